@@ -1,0 +1,90 @@
+// The CUDA backend: describe a device once, plan a problem (a pure function), run the plan on a
+// stream.
+//
+//   auto device = fusednorm::cuda::query(0);
+//   auto plan = fusednorm::cuda::plan(problem, *device);
+//   ... allocate plan->workspace_bytes on that device ...
+//   auto status = fusednorm::cuda::run(*plan, {x, gamma, beta, y}, {workspace, bytes}, stream);
+//
+// run() only launches: it allocates nothing, synchronises nothing, reads nothing back and keeps
+// nothing, so it can be captured in a CUDA graph and called from any number of threads and streams.
+// The device of the plan must be the calling thread's current device. A workspace belongs to one
+// run at a time. Guarantees: run_to_run and batch_invariant, as docs/guarantees.md defines them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "fusednorm/problem.h"
+#include "fusednorm/status.h"
+
+struct CUstream_st;  // cudaStream_t without CUDA's headers
+
+namespace fusednorm::cuda {
+
+using Stream = CUstream_st*;
+
+/// What a plan needs to know of a device. Query it once, or write it by hand.
+struct Device {
+  int ordinal = 0;
+  int compute_capability = 90;  ///< major * 10 + minor
+  int multiprocessors = 132;
+  int max_threads_per_multiprocessor = 2048;
+  std::int64_t shared_bytes_per_block = 227 << 10;  ///< with opt-in
+  std::int64_t shared_bytes_per_multiprocessor = 228 << 10;
+  std::int64_t l2_bytes = 50 << 20;
+};
+
+/// The facts of device `ordinal`. Makes CUDA runtime calls; do it once.
+Result<Device> query(int ordinal);
+
+/// Which kernel a row of this width gets; docs/cuda.md draws each.
+enum class Kernel : std::uint8_t {
+  none,     ///< an empty problem: nothing to launch
+  warp,     ///< 1 to 32 lanes a row, the row in registers
+  block,    ///< a block a row, the row in registers
+  cluster,  ///< a cluster of blocks a row, parts merged through distributed shared memory (sm_90+)
+  split,    ///< a row over many blocks in two launches
+  reread,   ///< a block a row, the row read again through L2
+};
+
+struct Launch {
+  Kernel kernel = Kernel::none;
+  int lanes_per_row = 0;       ///< threads that share a row (a cluster's blocks together)
+  int vectors_per_thread = 0;  ///< register tiles of 16 bytes each thread holds of a row
+  int threads_per_block = 0;
+  int blocks_per_row = 0;   ///< cluster size, or parts of a split row
+  std::int64_t blocks = 0;  ///< grid size
+  std::size_t shared_bytes = 0;
+};
+
+struct ForwardPlan {
+  ForwardProblem problem;
+  Device device;
+  Launch launch;
+  std::size_t workspace_bytes = 0;
+};
+
+struct BackwardPlan {
+  BackwardProblem problem;
+  Device device;
+  Launch launch;
+  std::int64_t partials =
+      0;  ///< rows of the [partials, cols] arrays that dgamma and dbeta are summed from
+  std::size_t workspace_bytes = 0;
+};
+
+Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device);
+Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device);
+
+/// The choice in a sentence, for people.
+std::string explain(const ForwardPlan& plan);
+std::string explain(const BackwardPlan& plan);
+
+Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace workspace,
+           Stream stream);
+Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace workspace,
+           Stream stream);
+
+}  // namespace fusednorm::cuda

@@ -1,0 +1,7 @@
+// Everything of fusednorm that needs no CUDA: problems, status and the CPU backend.
+#pragma once
+
+#include "fusednorm/cpu.h"
+#include "fusednorm/dtype.h"
+#include "fusednorm/problem.h"
+#include "fusednorm/status.h"
