@@ -17,8 +17,9 @@ if(NOT TARGET hwy::hwy)
   set(HWY_ENABLE_CONTRIB OFF CACHE INTERNAL "")
   set(HWY_ENABLE_INSTALL OFF CACHE INTERNAL "")
   FetchContent_Declare(highway
-    URL https://github.com/google/highway/archive/refs/tags/1.2.0.tar.gz
-    URL_HASH SHA256=7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343)
+    GIT_REPOSITORY https://github.com/google/highway.git
+    GIT_TAG 1.2.0
+    GIT_SHALLOW ON)
   FetchContent_MakeAvailable(highway)
   if(NOT TARGET hwy::hwy)
     add_library(hwy::hwy ALIAS hwy)
