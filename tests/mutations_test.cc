@@ -2,6 +2,7 @@
 // rejected on the problem of the table that is there for it.
 #include <gtest/gtest.h>
 
+#include "guarantees.h"
 #include "harness.h"
 #include "naive_backend.h"
 #include "problems.h"
@@ -74,6 +75,25 @@ TEST(Mutations, ThePlainKernelPassesTheTable) {
       }
     }
   }
+}
+
+// Without the guarantee a procedure of guarantees.h must notice, and with it must not.
+TEST(Mutations, AKernelWithoutTheGuaranteesIsNoticed) {
+  NaiveBackend right(Mutation::none, 1), also_right(Mutation::none, 2);
+  const Problem forward = parse("forward:f32:33x1000"), backward = parse("backward:f32:257x40");
+  EXPECT_EQ(batch_invariant(forward, right, also_right, 1), "");
+  EXPECT_EQ(batch_invariant(forward, right, also_right, 5), "");
+  EXPECT_EQ(batch_invariant(parse("forward:f32:5x100"), right, right, 1, true), "");
+  EXPECT_EQ(same_bits(backward, right, also_right), "");
+  NaiveBackend by_rows(Mutation::order_by_rows);
+  EXPECT_NE(batch_invariant(forward, by_rows, by_rows, 1), "");
+  EXPECT_NE(batch_invariant(forward, by_rows, by_rows, 5), "");
+  NaiveBackend spreads(Mutation::nan_spreads);
+  EXPECT_NE(batch_invariant(parse("forward:f32:5x100"), spreads, spreads, 1, true), "");
+  NaiveBackend by_run(Mutation::order_by_run);
+  EXPECT_NE(same_bits(backward, by_run, by_run), "");
+  NaiveBackend one_thread(Mutation::order_by_threads, 1), two(Mutation::order_by_threads, 2);
+  EXPECT_NE(same_bits(backward, one_thread, two), "");
 }
 
 }  // namespace
