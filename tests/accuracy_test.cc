@@ -35,9 +35,12 @@ Errors column_errors(Backend& backend, const Problem& problem) {
   return errors;
 }
 
+// The error at 1,000 rows is the yardstick: a thousand times the rows may not cost ten times the
+// error in these units, where one chain over the rows costs 30 to 1000 times as much.
 TEST(Accuracy, ColumnSumsDoNotGrowWithRows) {
   for (const auto& backend : backends_under_test()) {
     for (const std::string dy : {"positive", "normal", "constant"}) {
+      Errors few;
       for (const char* rows : {"1000", "10000", "100000", "1000000"}) {
         const Problem problem =
             parse(std::string("backward:f32:") + rows + "x8:out=dgamma+dbeta:dy=" + dy);
@@ -48,9 +51,15 @@ TEST(Accuracy, ColumnSumsDoNotGrowWithRows) {
         const Errors errors = column_errors(*backend, problem);
         std::printf("%8s rows, dy %-8s dgamma %6.2f u, dbeta %6.2f u\n", rows, dy.c_str(),
                     errors.dgamma, errors.dbeta);
-        // One chain over a million rows has an error of 30 to 200,000 u here; a tree, of a few.
-        EXPECT_LT(errors.dgamma, 8) << to_string(problem) << " on " << backend->name();
-        EXPECT_LT(errors.dbeta, 8) << to_string(problem) << " on " << backend->name();
+        if (few.dbeta == 0) {
+          few = errors;
+          EXPECT_LT(errors.dgamma, 24) << "the yardstick itself, on " << backend->name();
+          EXPECT_LT(errors.dbeta, 24) << "the yardstick itself, on " << backend->name();
+        }
+        EXPECT_LT(errors.dgamma, 3 * std::fmax(few.dgamma, 4))
+            << to_string(problem) << " on " << backend->name();
+        EXPECT_LT(errors.dbeta, 3 * std::fmax(few.dbeta, 4))
+            << to_string(problem) << " on " << backend->name();
       }
     }
   }

@@ -23,9 +23,9 @@ struct Call {
   cpu::Device device = make_device(cpu::instruction_sets()[0], 2);
   std::ptrdiff_t workspace_change = 0;  ///< bytes lent, less bytes asked for
   bool null_workspace = false;
-  std::vector<double> memory = std::vector<double>(512, 1.0);
+  std::vector<float> memory = std::vector<float>(1024, 1.5f);
 
-  void* array(int index) { return memory.data() + 32 * index; }
+  void* array(int index) { return memory.data() + 64 * index; }
 
   Status call() {
     const auto plan = cpu::plan(problem, device);
@@ -102,7 +102,7 @@ TEST(Errors, ForwardProblem) {
        [](Call& c) { c.problem.y_row_stride = 5; },
        {"y_row_stride", "5", "8"}},
       {"negative stride", [](Call& c) { c.problem.x_row_stride = -9; }, {"x_row_stride", "-9"}},
-      {"negative eps", [](Call& c) { c.problem.eps = -0.5; }, {"eps", "-0.5"}},
+      {"negative eps", [](Call& c) { c.problem.eps = -1e-9; }, {"eps", "-1e-09"}},
       {"eps is NaN", [](Call& c) { c.problem.eps = std::nan(""); }, {"eps", "nan"}},
       {"rows * cols overflows",
        [](Call& c) { c.problem.rows = c.problem.cols = kHuge; },
@@ -163,20 +163,24 @@ TEST(Errors, ForwardBuffers) {
       {"null beta", [](Call& c) { c.buffers.beta = nullptr; }, {"beta", "null"}},
       {"null mean", [](Call& c) { c.buffers.mean = nullptr; }, {"mean", "null"}},
       {"null rstd", [](Call& c) { c.buffers.rstd = nullptr; }, {"rstd", "null"}},
-      {"misaligned x", [](Call& c) { c.buffers.x = off_by_a_byte(c.buffers.x); }, {"x", "aligned"}},
-      {"misaligned y", [](Call& c) { c.buffers.y = off_by_a_byte(c.buffers.y); }, {"y", "aligned"}},
+      {"misaligned x",
+       [](Call& c) { c.buffers.x = off_by_a_byte(c.buffers.x); },
+       {"x", "address", "4"}},
+      {"misaligned y",
+       [](Call& c) { c.buffers.y = off_by_a_byte(c.buffers.y); },
+       {"y", "address", "4"}},
       {"misaligned gamma",
        [](Call& c) { c.buffers.gamma = off_by_a_byte(c.buffers.gamma); },
-       {"gamma", "aligned"}},
+       {"gamma", "address", "4"}},
       {"misaligned beta",
        [](Call& c) { c.buffers.beta = off_by_a_byte(c.buffers.beta); },
-       {"beta", "aligned"}},
+       {"beta", "address", "4"}},
       {"misaligned mean",
        [](Call& c) { c.buffers.mean = off_by_a_byte(c.buffers.mean); },
-       {"mean", "aligned"}},
+       {"mean", "address", "4"}},
       {"misaligned rstd",
        [](Call& c) { c.buffers.rstd = off_by_a_byte(c.buffers.rstd); },
-       {"rstd", "aligned"}},
+       {"rstd", "address", "4"}},
   });
 }
 
@@ -243,20 +247,22 @@ TEST(Errors, BackwardBuffers) {
        {"gamma", "null"}},
       {"misaligned dy",
        [](Call& c) { c.buffers.dy = off_by_a_byte(c.buffers.dy); },
-       {"dy", "aligned"}},
-      {"misaligned x", [](Call& c) { c.buffers.x = off_by_a_byte(c.buffers.x); }, {"x", "aligned"}},
+       {"dy", "address", "4"}},
+      {"misaligned x",
+       [](Call& c) { c.buffers.x = off_by_a_byte(c.buffers.x); },
+       {"x", "address", "4"}},
       {"misaligned rstd",
        [](Call& c) { c.buffers.rstd = off_by_a_byte(c.buffers.rstd); },
-       {"rstd", "aligned"}},
+       {"rstd", "address", "4"}},
       {"misaligned dx",
        [](Call& c) { c.buffers.dx = off_by_a_byte(c.buffers.dx); },
-       {"dx", "aligned"}},
+       {"dx", "address", "4"}},
       {"misaligned dgamma",
        [](Call& c) { c.buffers.dgamma = off_by_a_byte(c.buffers.dgamma); },
-       {"dgamma", "aligned"}},
+       {"dgamma", "address", "4"}},
       {"misaligned dbeta",
        [](Call& c) { c.buffers.dbeta = off_by_a_byte(c.buffers.dbeta); },
-       {"dbeta", "aligned"}},
+       {"dbeta", "address", "4"}},
   });
 }
 
@@ -265,7 +271,7 @@ TEST(Errors, Workspace) {
   struct ManyRows : BackwardCall {
     ManyRows() {
       problem.rows = 2000;
-      memory.resize(200000, 1.0);
+      memory.resize(400000, 1.5f);
       buffers = {array(0),    array(600),  array(0),    array(1200), array(0),
                  array(1210), array(1300), array(1400), array(2100), array(2110)};
     }

@@ -225,7 +225,7 @@ Status NaiveBackend::backward(const BackwardProblem& problem, const BackwardPlac
                               Memory& memory) {
   const auto go = [&](auto kernel) {
     kernel.columns(mutation_ == Mutation::serial_column_sums ? problem.rows
-                   : mutation_ == Mutation::order_by_run     ? 8 + ++runs_
+                   : mutation_ == Mutation::order_by_run     ? 8 << (++runs_ % 2)
                    : mutation_ == Mutation::order_by_threads ? 8 * threads_
                                                              : 8);
     for (std::int64_t row = 0; problem.want_dx && row < problem.rows; ++row) {

@@ -62,21 +62,11 @@ std::vector<Expected> expected_forward(const Problem& problem, const Operands& i
   return out;
 }
 
-/// The size of a column's terms as rows go by.
-struct ColumnSize {
-  double sum = 0, largest = 0, squares = 0;
-  void add(double term) {
-    sum += term;
-    largest = std::max(largest, std::fabs(sum));
-    squares += term * term;
-  }
-};
-
 std::vector<double> column_errors(Precision p, std::int64_t rows,
-                                  const std::vector<ColumnSize>& columns) {
+                                  const std::vector<ColumnSize>& columns, int term_roundings) {
   std::vector<double> errors;
   for (const ColumnSize& column : columns) {
-    errors.push_back(column_error(p, rows, column.largest, std::sqrt(column.squares)));
+    errors.push_back(column_error(p, rows, column, term_roundings));
   }
   return errors;
 }
@@ -116,12 +106,12 @@ std::vector<Expected> expected_backward(const Problem& problem, const Operands& 
     out.push_back({"dx", problem.x_dtype, std::move(formula.dx), std::move(dx_errors)});
   }
   if (problem.out[1]) {
-    out.push_back(
-        {"dgamma", problem.param_dtype, std::move(formula.dgamma), column_errors(p, rows, dgamma)});
+    out.push_back({"dgamma", problem.param_dtype, std::move(formula.dgamma),
+                   column_errors(p, rows, dgamma, 3)});
   }
   if (problem.out[2]) {
     out.push_back(
-        {"dbeta", problem.param_dtype, std::move(formula.dbeta), column_errors(p, rows, dbeta)});
+        {"dbeta", problem.param_dtype, std::move(formula.dbeta), column_errors(p, rows, dbeta, 0)});
   }
   return out;
 }

@@ -1,7 +1,7 @@
 // The one table of tolerances: how far from the f64 formula each output may be before its store.
 // docs/tolerances.md derives every line.
 //
-//   u   unit roundoff of the compute type          C(n) = 4 + log2(n), a sum of n terms in a tree
+//   u   unit roundoff of the compute type          C(n) = 4 + 2 log2(n), a sum of n terms
 //   v   relative error of the mean while it is a pair of compute-type numbers
 //
 //   mean    u C(cols) spread + v |mean|
@@ -9,7 +9,9 @@
 //   y       |gamma| rstd error(mean) + u (C(cols) + 4) |gamma xhat| + 2 u |beta|
 //   dx      u rstd (6 (|g| + |m| + |xhat k|) + C(cols) (mean|g| + |xhat| mean|g xhat|))
 //           with g = dy gamma, m = mean(g), k = mean(g xhat)
-//   dgamma, dbeta  u C(rows) (largest partial sum + root of the sum of squared terms)
+//   dbeta   u (C(rows) + B/4) (largest partial sum) + u C(rows) (root of the sum of squared terms)
+//           with B = min(rows, 64), the rows that may be added in one chain
+//   dgamma  the same + 3 u (sum of absolute terms): its terms dy xhat are themselves rounded
 //
 // A result agrees when it lies between the roundings, to its own dtype, of expected - error and
 // expected + error: one rounding at the store, and no second one, is what that leaves room for.
@@ -36,7 +38,7 @@ inline Precision precision_of(DType x_dtype) {
 }
 
 inline double sum_steps(std::int64_t terms) {
-  return 4 + std::log2(static_cast<double>(terms > 1 ? terms : 1));
+  return 4 + 2 * std::log2(static_cast<double>(terms > 1 ? terms : 1));
 }
 
 inline double mean_error(Precision p, std::int64_t cols, double mean, double spread) {
@@ -70,9 +72,24 @@ inline double dx_error(Precision p, std::int64_t cols, double rstd, double g, do
          (4 + rstd) * 4 * p.smallest;
 }
 
-inline double column_error(Precision p, std::int64_t rows, double largest_partial_sum,
-                           double root_of_squares) {
-  return p.unit * sum_steps(rows) * (largest_partial_sum + root_of_squares) + 4 * p.smallest;
+/// What a column's sum depends on, over the rows in order.
+struct ColumnSize {
+  double sum = 0, largest = 0, squares = 0, absolute = 0;
+  void add(double term) {
+    sum += term;
+    largest = std::fmax(largest, std::fabs(sum));
+    squares += term * term;
+    absolute += std::fabs(term);
+  }
+};
+
+/// `term_roundings`: how often a term was rounded before it was added; 0 for dbeta, 3 for dgamma.
+inline double column_error(Precision p, std::int64_t rows, const ColumnSize& size,
+                           int term_roundings) {
+  const double chain = static_cast<double>(rows < 64 ? rows : 64) / 4;
+  return p.unit * ((sum_steps(rows) + chain) * size.largest +
+                   sum_steps(rows) * std::sqrt(size.squares) + term_roundings * size.absolute) +
+         4 * p.smallest;
 }
 
 inline bool agrees(DType dtype, double got, double expected, double error) {
