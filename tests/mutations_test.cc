@@ -2,6 +2,8 @@
 // rejected on the problem of the table that is there for it.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "guarantees.h"
 #include "harness.h"
 #include "naive_backend.h"
@@ -55,7 +57,12 @@ const Mistake kMistakes[] = {
 
 TEST(Mutations, EveryMistakeIsRejected) {
   for (const Mistake& mistake : kMistakes) {
-    const Trial trial(parse(mistake.problem));
+    const Problem problem = parse(mistake.problem);
+    if (size_of(problem) > Size::medium && test_scale() != Size::large) {
+      std::printf("left out %s: FUSEDNORM_TEST_SCALE=large runs it\n", mistake.problem);
+      continue;
+    }
+    const Trial trial(problem);
     NaiveBackend wrong(mistake.mutation);
     EXPECT_NE(trial.check(wrong), "")
         << mistake.problem << " does not notice mutation " << static_cast<int>(mistake.mutation);
