@@ -27,7 +27,8 @@ struct ForwardArguments {
   ParamKind gamma_kind;
   ParamKind beta_kind;
   int blocks_per_row;
-  int vectorised;  ///< every row of x and y starts on a 16-byte boundary
+  int vectorised;         ///< every row of x and y starts on a 16-byte boundary
+  int params_vectorised;  ///< so do gamma and beta
 };
 
 struct BackwardArguments {
@@ -52,6 +53,7 @@ struct BackwardArguments {
   ParamKind beta_kind;
   int blocks_per_row;
   int vectorised;
+  int params_vectorised;
 };
 
 /// The last launch of a backward pass: partial sums to dgamma and dbeta.

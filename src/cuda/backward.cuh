@@ -38,10 +38,10 @@ struct BackwardRow {
 
   /// `first` is the lane's first column in the row. Adds to the column sums, which need no sum over
   /// the row, and returns the lane's share of the row's sums.
-  template <bool full, bool want_columns, typename Index, typename Beta>
+  template <bool full, bool want_columns, typename Index, typename Gamma, typename Beta>
   __device__ __forceinline__ RowSums<C> load(const BackwardArguments& a, std::int64_t row,
                                              Index first, Extent extent, bool exists,
-                                             const typename Tile::Values& gamma, const Beta& beta,
+                                             const Gamma& gamma, const Beta& beta,
                                              typename Tile::Values& dgamma,
                                              typename Tile::Values& dbeta) {
     load_tile<Tile, full>(g, static_cast<const TY*>(a.dy) + (row * a.dy_stride + first), extent);
@@ -60,17 +60,17 @@ struct BackwardRow {
       }
     }
     // Missing columns must not bring the mean, which may be NaN, into any sum.
-    if constexpr (!full) clear_missing<Tile>(xhat, extent.count);
+    if constexpr (!full) clear_missing<Tile>(xhat, extent);
     P g_sum, weighted;
 #pragma unroll
     for (int p = 0; p < Tile::pairs; ++p) {
-      const P dy = g[p];
-      g[p] = mul(dy, gamma[p]);
+      const P dy = g[p], own_gamma = gamma[p];
+      g[p] = mul(dy, own_gamma);
       g_sum = p == 0 ? g[p] : add(g_sum, g[p]);
       // y - beta holds gamma already.
       const P factor = from_y ? dy : g[p];
       weighted = p == 0 ? mul(factor, xhat[p]) : multiply_add(factor, xhat[p], weighted);
-      if constexpr (from_y) xhat[p] = mul(xhat[p], reciprocal(gamma[p]));
+      if constexpr (from_y) xhat[p] = mul(xhat[p], reciprocal(own_gamma));
       if constexpr (want_columns) {
         dgamma[p] = multiply_add(dy, xhat[p], dgamma[p]);
         dbeta[p] = add(dbeta[p], dy);
@@ -93,63 +93,129 @@ struct BackwardRow {
   }
 };
 
-/// The column sums that a block's groups of threads hold, added up in the order of the groups and
-/// written as one row of partials; then cleared. Every thread of the block calls it.
+/// Whether a lane has registers for gamma beside x, dy and the column sums.
+template <typename Tile>
+inline constexpr bool gamma_fits = Tile::elements* static_cast<int>(sizeof(typename Tile::C) /
+                                                                    4) <= backward_lane_registers;
+
+/// The column sums that a block's groups of threads hold, added up by halves and written as one row
+/// of partials; then cleared. Thread `thread` of each group holds the same columns. Every thread of
+/// the block calls it.
 template <typename Tile, typename Index>
-__device__ __forceinline__ void leave_partials(const BackwardArguments& a, typename Tile::C* shared,
-                                               int shared_cols, typename Tile::Values& dgamma,
+__device__ __forceinline__ void leave_partials(const BackwardArguments& a, uint4* shared,
+                                               typename Tile::Values& dgamma,
                                                typename Tile::Values& dbeta, std::int64_t partial,
-                                               int group, int groups, int column_in_block,
-                                               Index first, Extent extent, bool speaks) {
+                                               int group, int groups, int thread, int group_threads,
+                                               Index first, Extent extent) {
   using C = typename Tile::C;
   using P = Pair<C>;
-  C* out_dgamma = static_cast<C*>(a.partials) + partial * a.cols + first;
-  C* out_dbeta = out_dgamma + a.partial_count * a.cols;
-  for (int turn = 0; turn < groups; ++turn) {
-    if (speaks && group == turn) {
+  constexpr int pairs_per_piece = vector_bytes / static_cast<int>(sizeof(P));
+  constexpr int pieces = Tile::pairs / pairs_per_piece;
+  for (int left = groups; left > 1;) {
+    const int half = (left + 1) / 2;
+    uint4* slot =
+        shared + (group < half ? group : group - half) * 2 * pieces * group_threads + thread;
+    if (group >= half && group < left) {
 #pragma unroll
-      for (int p = 0; p < Tile::pairs; ++p) {
-        P* shared_dgamma = reinterpret_cast<P*>(shared + column_in_block + Tile::column(p));
-        P* shared_dbeta =
-            reinterpret_cast<P*>(shared + shared_cols + column_in_block + Tile::column(p));
-        if (turn > 0) {
-          dgamma[p] = add(*shared_dgamma, dgamma[p]);
-          dbeta[p] = add(*shared_dbeta, dbeta[p]);
-        }
-        if (turn < groups - 1) {
-          *shared_dgamma = dgamma[p];
-          *shared_dbeta = dbeta[p];
-        } else {
-          if (Tile::column(p) < extent.count) out_dgamma[Tile::column(p)] = dgamma[p].x;
-          if (Tile::column(p) + 1 < extent.count) out_dgamma[Tile::column(p) + 1] = dgamma[p].y;
-          if (Tile::column(p) < extent.count) out_dbeta[Tile::column(p)] = dbeta[p].x;
-          if (Tile::column(p) + 1 < extent.count) out_dbeta[Tile::column(p) + 1] = dbeta[p].y;
+      for (int i = 0; i < pieces; ++i) {
+        memcpy(slot + i * group_threads, &dgamma[i * pairs_per_piece], sizeof(uint4));
+        memcpy(slot + (pieces + i) * group_threads, &dbeta[i * pairs_per_piece], sizeof(uint4));
+      }
+    }
+    __syncthreads();
+    if (group + half < left) {
+#pragma unroll
+      for (int i = 0; i < pieces; ++i) {
+        P other[2][pairs_per_piece];
+        memcpy(other[0], slot + i * group_threads, sizeof(uint4));
+        memcpy(other[1], slot + (pieces + i) * group_threads, sizeof(uint4));
+#pragma unroll
+        for (int j = 0; j < pairs_per_piece; ++j) {
+          dgamma[i * pairs_per_piece + j] = add(dgamma[i * pairs_per_piece + j], other[0][j]);
+          dbeta[i * pairs_per_piece + j] = add(dbeta[i * pairs_per_piece + j], other[1][j]);
         }
       }
     }
-    if (groups > 1) __syncthreads();
+    left = half;
+    if (left > 1) __syncthreads();
+  }
+  if (groups > 1) __syncthreads();  // before the next partials take the slots
+  if (group == 0) {
+    C* out = static_cast<C*>(a.partials) + partial * a.cols + first;
+    const Extent rows{extent.count, extent.complete, a.cols * sizeof(C) % vector_bytes == 0};
+    store_tile<Tile, false>(out, dgamma, rows);
+    store_tile<Tile, false>(out + a.partial_count * a.cols, dbeta, rows);
   }
   fill(dgamma, both(C(0)));
   fill(dbeta, both(C(0)));
 }
 
+/// What a block keeps in dynamic shared memory: beta in a backward from y, gamma where registers do
+/// not suffice, and room for half its groups' column sums.
+template <typename Tile, bool from_y, bool keep_gamma>
+struct BackwardShared {
+  using C = typename Tile::C;
+  Kept<Tile> beta;
+  Kept<Tile> gamma;
+  uint4* sums;
+
+  __device__ __forceinline__ explicit BackwardShared(unsigned char* dynamic_shared) {
+    uint4* next = reinterpret_cast<uint4*>(dynamic_shared);
+    const int tile =
+        Tile::elements * static_cast<int>(sizeof(C) / 4) * static_cast<int>(blockDim.x) / 4;
+    beta.own = next + threadIdx.x;
+    if (from_y) next += tile;
+    gamma.own = next + threadIdx.x;
+    if (keep_gamma) next += tile;
+    sums = next;
+  }
+
+  template <typename TX, typename Index>
+  __device__ __forceinline__ void load_parameters_of(const BackwardArguments& a,
+                                                     typename Tile::Values& in_registers,
+                                                     Index first, Extent extent) const {
+    extent.vectorised = a.params_vectorised != 0;
+    if constexpr (from_y) {
+      load_parameters<Tile, TX>(in_registers, a.beta, a.beta_kind, first, extent, C(0));
+      beta.store(in_registers);
+    }
+    load_parameters<Tile, TX>(in_registers, a.gamma, a.gamma_kind, first, extent, C(1));
+    if constexpr (keep_gamma) gamma.store(in_registers);
+  }
+
+  template <bool full, typename Row, typename Index>
+  __device__ __forceinline__ RowSums<C> load_row(const BackwardArguments& a, Row& here,
+                                                 std::int64_t row, Index first, Extent extent,
+                                                 bool exists,
+                                                 const typename Tile::Values& in_registers,
+                                                 typename Tile::Values& dgamma,
+                                                 typename Tile::Values& dbeta) const {
+    const auto load = [&](auto columns, const auto& own_gamma) {
+      return here.template load<full, columns.value>(a, row, first, extent, exists, own_gamma, beta,
+                                                     dgamma, dbeta);
+    };
+    if constexpr (keep_gamma) {
+      return a.partials ? load(std::true_type(), gamma) : load(std::false_type(), gamma);
+    } else {
+      return a.partials ? load(std::true_type(), in_registers)
+                        : load(std::false_type(), in_registers);
+    }
+  }
+};
+
 /// `lanes` lanes a row. One block a multiprocessor: as few partial sums as there can be.
 template <typename TX, typename TY, int lanes, int vectors, bool from_y>
 __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArguments a) {
-  using T = Tile<TX, lanes, vectors>;
+  // A whole warp gets as few vectors as the row needs: only the last can be incomplete.
+  using T = Tile<TX, lanes, vectors, lanes == warp_lanes ? vectors - 1 : 0>;
   using C = typename T::C;
-  __shared__ alignas(16) C shared[2 * T::cols];
   extern __shared__ __align__(32) unsigned char dynamic_shared[];
-  const Kept<T> beta{reinterpret_cast<uint4*>(dynamic_shared) + threadIdx.x};
+  BackwardShared<T, from_y, !gamma_fits<T>> shared(dynamic_shared);
   const int lane = threadIdx.x % lanes, in_warp = threadIdx.x % warp_lanes / lanes;
   const int first = lane * T::vector;
   const Extent every = Extent::of<T>(a.cols, lane, a.vectorised != 0);
   typename T::Values gamma, dgamma, dbeta;
-  if constexpr (from_y) {
-    load_parameters<T, TX>(gamma, a.beta, a.beta_kind, first, every.count, C(0));
-    beta.store(gamma);
-  }
-  load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, first, every.count, C(1));
+  shared.template load_parameters_of<TX>(a, gamma, first, every);
   fill(dgamma, both(C(0)));
   fill(dbeta, both(C(0)));
 
@@ -162,16 +228,10 @@ __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArgum
   int turns = static_cast<int>(divide_up(a.rows - block_row, step));
   BackwardRow<TX, TY, T, from_y> here;
   const auto work = [&](auto full, Extent extent, bool exists) {
-    RowSums<C> total;
-    if (a.partials) {
-      total = here.template load<full.value, true>(a, row, first, extent, exists, gamma, beta,
-                                                   dgamma, dbeta);
-    } else {
-      total = here.template load<full.value, false>(a, row, first, extent, exists, gamma, beta,
-                                                    dgamma, dbeta);
-    }
+    RowSums<C> total = shared.template load_row<full.value>(a, here, row, first, extent, exists,
+                                                            gamma, dgamma, dbeta);
     if (!a.dx) return;
-    lanes_sum<lanes>(total.g, total.g_xhat);
+    lanes_sum_both<lanes>(total.g, total.g_xhat);
     here.template store_dx<full.value>(a, row, first, extent, total);
   };
   for (std::int64_t partial = blockIdx.x; turns > 0;
@@ -182,7 +242,9 @@ __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArgum
         work(std::true_type(), every, true);
       } else {
         const bool exists = row < a.rows;
-        work(std::false_type(), Extent{exists ? every.count : 0, every.vectorised}, exists);
+        if (lanes == warp_lanes && !exists) break;  // for the whole warp
+        work(std::false_type(),
+             Extent{exists ? every.count : 0, exists && every.complete, every.vectorised}, exists);
       }
     }
     if (!a.partials) continue;
@@ -197,8 +259,10 @@ __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArgum
         dbeta[p].y += __shfl_xor_sync(every_lane, dbeta[p].y, apart);
       }
     }
-    leave_partials<T>(a, shared, T::cols, dgamma, dbeta, partial, threadIdx.x / warp_lanes,
-                      wide_threads / warp_lanes, first, first, every, in_warp == 0);
+    // Then by warps; lanes of further rows hold the same sums and do no harm.
+    leave_partials<T>(a, shared.sums, dgamma, dbeta, partial, threadIdx.x / warp_lanes,
+                      wide_threads / warp_lanes, threadIdx.x % warp_lanes, warp_lanes, first,
+                      in_warp == 0 ? every : Extent{0, false, false});
   }
 }
 
@@ -208,7 +272,7 @@ template <typename C, bool clustered>
 __device__ __forceinline__ RowSums<C> share_and_sum(const BackwardArguments& a, RowSums<C>* slots,
                                                     RowSums<C> own, int segment, int lane,
                                                     int barrier, int threads) {
-  lanes_sum<warp_lanes>(own.g, own.g_xhat);
+  lanes_sum_both<warp_lanes>(own.g, own.g_xhat);
   if constexpr (clustered) {
     if (segment < a.segments && lane < a.blocks_per_row) cluster_write(slots + segment, lane, own);
     cluster_barrier();
@@ -222,11 +286,15 @@ __device__ __forceinline__ RowSums<C> share_and_sum(const BackwardArguments& a, 
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename TX, typename TY, int vectors, bool from_y, bool clustered, bool whole>
-__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
-    backward_wide(BackwardArguments a) {
+__global__ void __launch_bounds__(clustered                                   ? cluster_threads
+                                  : gamma_fits<Tile<TX, warp_lanes, vectors>> ? wide_threads
+                                                                              : stretched_threads,
+                                  1) backward_wide(BackwardArguments a) {
   using T = Tile<TX, warp_lanes, vectors>;
   using C = typename T::C;
-  __shared__ RowSums<C> slots[2][clustered ? max_cluster_segments : max_block_segments];
+  // A group has at least few_segments slots, those beyond its segments zero, so that reading them
+  // needs no question.
+  __shared__ RowSums<C> slots[2][max_cluster_segments];
   extern __shared__ __align__(32) unsigned char dynamic_shared[];
   const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
   const int warps = clustered ? blockDim.x / warp_lanes : static_cast<int>(a.segments);
@@ -234,46 +302,42 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
   const int group = clustered ? 0 : warp / warps;
   const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
   const int segment = rank * warps + warp - group * warps;
-  const int column_in_block = (warp - group * warps) * T::cols + lane * T::vector;
   const int first = segment * T::cols + lane * T::vector;  // such rows are short enough for an int
   const Extent extent = Extent::of<T>(a.cols - segment * T::cols, lane, a.vectorised != 0);
-  // beta first, then room for the groups' sums.
-  const Kept<T> beta{reinterpret_cast<uint4*>(dynamic_shared) + threadIdx.x};
-  C* shared =
-      reinterpret_cast<C*>(dynamic_shared + (from_y ? Kept<T>::bytes_per_thread * blockDim.x : 0));
+  // Rows that are not whole segments need more registers to find their way.
+  BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(dynamic_shared);
   typename T::Values gamma, dgamma, dbeta;
-  if constexpr (from_y) {
-    load_parameters<T, TX>(gamma, a.beta, a.beta_kind, first, extent.count, C(0));
-    beta.store(gamma);
-  }
-  load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, first, extent.count, C(1));
+  shared.template load_parameters_of<TX>(a, gamma, first, extent);
   fill(dgamma, both(C(0)));
   fill(dbeta, both(C(0)));
 
-  const std::int64_t clusters = gridDim.x / a.blocks_per_row,
-                     cluster = blockIdx.x / a.blocks_per_row;
-  const std::int64_t step = clusters * groups;
-  int turns = static_cast<int>(divide_up(a.rows - cluster * groups, step));
-  std::int64_t row = cluster * groups + group;
+  for (int i = threadIdx.x; i < 2 * max_cluster_segments; i += blockDim.x) slots[0][i] = {0, 0};
+  if constexpr (clustered)
+    cluster_barrier();
+  else
+    __syncthreads();
+  const int group_slots = group * (warps <= few_segments ? few_segments : warps);
+
+  const unsigned clusters = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
+  const unsigned cluster = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
+  const unsigned step = clusters * groups;
+  int turns =
+      static_cast<int>(divide_up(a.rows - static_cast<std::int64_t>(cluster) * groups, step));
+  std::int64_t row = static_cast<std::int64_t>(cluster) * groups + group;
   BackwardRow<TX, TY, T, from_y> here;
   for (std::int64_t partial = cluster; turns > 0; turns -= rows_per_partial, partial += clusters) {
     for (int turn = min(turns, rows_per_partial); turn > 0 && row < a.rows; --turn, row += step) {
-      RowSums<C> total;
-      if (a.partials) {
-        total = here.template load<whole, true>(a, row, first, extent, true, gamma, beta, dgamma,
-                                                dbeta);
-      } else {
-        total = here.template load<whole, false>(a, row, first, extent, true, gamma, beta, dgamma,
-                                                 dbeta);
-      }
+      RowSums<C> total =
+          shared.template load_row<whole>(a, here, row, first, extent, true, gamma, dgamma, dbeta);
       if (!a.dx) continue;
-      total = share_and_sum<C, clustered>(a, &slots[turn & 1][group * warps], total, segment, lane,
+      total = share_and_sum<C, clustered>(a, &slots[turn & 1][group_slots], total, segment, lane,
                                           1 + group, warps * warp_lanes);
       here.template store_dx<whole>(a, row, first, extent, total);
     }
     if (a.partials) {
-      leave_partials<T>(a, shared, warps * T::cols, dgamma, dbeta, partial, group, groups,
-                        column_in_block, first, extent, true);
+      leave_partials<T>(a, shared.sums, dgamma, dbeta, partial, group, groups,
+                        (warp - group * warps) * warp_lanes + lane, warps * warp_lanes, first,
+                        extent);
     }
   }
   // No block may leave while another still writes to its slots.

@@ -8,7 +8,8 @@ namespace fusednorm::cuda {
 
 template <typename TX, typename TY, bool from_y>
 BackwardFinder backward_kernels() {
-  using Range = Vectors<TX, backward_lane_registers>;
+  // A backward from y has no registers to spare for longer lanes.
+  using Range = Vectors<TX, backward_lane_registers, !from_y>;
   BackwardFinder finder{};
   finder.narrow = [](int lanes, int vectors) {
     return pick_narrow<Range>(lanes, vectors, [](auto l, auto v) {

@@ -8,15 +8,22 @@
 
 namespace fusednorm::cuda {
 
-/// The sum of `segments` pairs, a lane taking every 32nd: the same order wherever they lie.
+/// The sum of `segments` pairs, padded to few_segments where they are fewer: the same order
+/// wherever they lie.
 template <typename Sums>
 __device__ __forceinline__ Sums sum_rows(const Sums* parts, std::int64_t segments, int lane) {
   Sums total{0, 0};
+  if (segments <= few_segments) {
+    // There are few_segments of them, those beyond `segments` zero.
+    total = parts[lane % few_segments];
+    lanes_sum_both<few_segments>(total.g, total.g_xhat, every_lane);
+    return total;
+  }
   for (std::int64_t s = lane; s < segments; s += warp_lanes) {
     total.g += parts[s].g;
     total.g_xhat += parts[s].g_xhat;
   }
-  lanes_sum<warp_lanes>(total.g, total.g_xhat);
+  lanes_sum_both<warp_lanes>(total.g, total.g_xhat);
   return total;
 }
 

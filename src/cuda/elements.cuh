@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "arguments.h"
 #include "arithmetic.cuh"
@@ -19,11 +20,13 @@ using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// The part of a row that a group of lanes holds: `vectors` vectors a lane, side by side across
 /// lanes.
-template <typename TX, int lanes_, int vectors_>
+/// Of the vectors, the first `always` are complete in every row; the geometry sees to it.
+template <typename TX, int lanes_, int vectors_, int always_ = 0>
 struct Tile {
   using C = Compute<TX>;
   static constexpr int lanes = lanes_;
   static constexpr int vectors = vectors_;
+  static constexpr int always = always_;
   static constexpr int vector = vector_bytes / static_cast<int>(sizeof(TX));
   static constexpr int elements = vectors * vector;
   static constexpr int pairs = elements / 2;
@@ -36,17 +39,28 @@ struct Tile {
   }
 };
 
+/// body(std::integral_constant<int, 0>) … body(std::integral_constant<int, count - 1>): addresses
+/// become immediates.
+template <int count, typename Body, int... index>
+__device__ __forceinline__ void each_of(const Body& body, std::integer_sequence<int, index...>) {
+  (body(std::integral_constant<int, index>()), ...);
+}
+template <int count, typename Body>
+__device__ __forceinline__ void each(const Body& body) {
+  each_of<count>(body, std::make_integer_sequence<int, count>());
+}
+
 /// What of a lane's part of a tile exists and how it may be accessed. A pair whose column(p) is
-/// below `count` exists. Kernels have a `full` path for tiles of which everything exists, in whole
-/// vectors.
+/// below `count` exists. `complete`, the same in all lanes: everything does.
 struct Extent {
   int count;
+  bool complete;
   bool vectorised;
 
   template <typename Tile>
   static __device__ __forceinline__ Extent of(std::int64_t left, int lane, bool vectorised) {
     const int cols = left >= Tile::cols ? Tile::cols : left > 0 ? static_cast<int>(left) : 0;
-    return {cols - lane * Tile::vector, vectorised};
+    return {cols - lane * Tile::vector, cols == Tile::cols, vectorised};
   }
 };
 
@@ -95,55 +109,61 @@ __device__ __forceinline__ std::uint32_t pack(float2 pair) {
   return word;
 }
 
-/// `count` elements of T at `from`, 16-byte aligned pieces, into pairs of C. T may be narrower or
-/// wider than the tile's own type: y in the parameters' dtype.
-template <typename T, typename C, int count>
-__device__ __forceinline__ void load_vector(Pair<C>* to, const T* from) {
-  if constexpr (sizeof(T) == 2) {
-    static_assert(count == 8);
-    const uint4 raw = __ldcs(reinterpret_cast<const uint4*>(from));
+/// 16 bytes at base + offset, past the cache: nothing reads x, dy, y or dx a second time. The
+/// offset is an immediate, which the intrinsics would not make of it.
+template <int offset>
+__device__ __forceinline__ uint4 load16(const void* base) {
+  uint4 v;
+  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4 + %5];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(__cvta_generic_to_global(base)), "n"(offset));
+  return v;
+}
+template <int offset>
+__device__ __forceinline__ void store16(void* base, uint4 v) {
+  asm volatile(
+      "st.global.cs.v4.u32 [%0 + %1], {%2, %3, %4, %5};" ::"l"(__cvta_generic_to_global(base)),
+      "n"(offset), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+      : "memory");
+}
+
+/// `count` elements of T, `offset` elements from `base`, between memory and pairs of C. T may be
+/// narrower or wider than the tile's own type: y in the parameters' dtype.
+template <typename T, typename C, int count, int offset>
+__device__ __forceinline__ void load_vector(Pair<C>* to, const T* base) {
+  constexpr int bytes = offset * static_cast<int>(sizeof(T));
+  if constexpr (std::is_same_v<T, float> && count == 2) {
+    const float2 raw = *reinterpret_cast<const float2*>(base + offset);
+    to[0] = {static_cast<C>(raw.x), static_cast<C>(raw.y)};
+  } else if constexpr (sizeof(T) == 2) {
+    const uint4 raw = load16<bytes>(base);
     to[0] = unpack<T>(raw.x);
     to[1] = unpack<T>(raw.y);
     to[2] = unpack<T>(raw.z);
     to[3] = unpack<T>(raw.w);
-  } else if constexpr (std::is_same_v<T, float>) {
-    if constexpr (count == 2) {
-      const float2 raw = __ldcs(reinterpret_cast<const float2*>(from));
-      to[0] = {static_cast<C>(raw.x), static_cast<C>(raw.y)};
-    } else {
-#pragma unroll
-      for (int i = 0; i < count / 4; ++i) {
-        const float4 raw = __ldcs(reinterpret_cast<const float4*>(from) + i);
-        to[2 * i] = {raw.x, raw.y};
-        to[2 * i + 1] = {raw.z, raw.w};
-      }
-    }
   } else {
-    static_assert(count == 2);
-    to[0] = __ldcs(reinterpret_cast<const double2*>(from));
+    each<count* static_cast<int>(sizeof(T)) / vector_bytes>([&](auto i) {
+      const uint4 raw = load16<bytes + i.value * vector_bytes>(base);
+      memcpy(to + i.value * vector_bytes / sizeof(Pair<C>), &raw, sizeof raw);
+    });
   }
 }
 
-template <typename T, typename C, int count>
-__device__ __forceinline__ void store_vector(T* to, const Pair<C>* from) {
-  if constexpr (sizeof(T) == 2) {
-    static_assert(count == 8);
-    __stcs(reinterpret_cast<uint4*>(to),
-           make_uint4(pack<T>(from[0]), pack<T>(from[1]), pack<T>(from[2]), pack<T>(from[3])));
-  } else if constexpr (std::is_same_v<T, float>) {
-    if constexpr (count == 2) {
-      __stcs(reinterpret_cast<float2*>(to),
-             make_float2(static_cast<float>(from[0].x), static_cast<float>(from[0].y)));
-    } else {
-#pragma unroll
-      for (int i = 0; i < count / 4; ++i) {
-        __stcs(reinterpret_cast<float4*>(to) + i,
-               make_float4(from[2 * i].x, from[2 * i].y, from[2 * i + 1].x, from[2 * i + 1].y));
-      }
-    }
+template <typename T, typename C, int count, int offset>
+__device__ __forceinline__ void store_vector(T* base, const Pair<C>* from) {
+  constexpr int bytes = offset * static_cast<int>(sizeof(T));
+  if constexpr (std::is_same_v<T, float> && count == 2) {
+    *reinterpret_cast<float2*>(base + offset) =
+        make_float2(static_cast<float>(from[0].x), static_cast<float>(from[0].y));
+  } else if constexpr (sizeof(T) == 2) {
+    store16<bytes>(
+        base, make_uint4(pack<T>(from[0]), pack<T>(from[1]), pack<T>(from[2]), pack<T>(from[3])));
   } else {
-    static_assert(count == 2);
-    __stcs(reinterpret_cast<double2*>(to), from[0]);
+    each<count* static_cast<int>(sizeof(T)) / vector_bytes>([&](auto i) {
+      uint4 raw;
+      memcpy(&raw, from + i.value * vector_bytes / sizeof(Pair<C>), sizeof raw);
+      store16<bytes + i.value * vector_bytes>(base, raw);
+    });
   }
 }
 
@@ -153,96 +173,116 @@ template <typename Tile, bool full, typename T>
 __device__ __forceinline__ void load_tile(typename Tile::Values& values, const T* from,
                                           Extent extent) {
   using C = typename Tile::C;
-  constexpr int vector = Tile::vector;
+  constexpr int vector = Tile::vector, pitch = Tile::lanes * vector;
+  if (full || (extent.complete && extent.vectorised)) {
+    each<Tile::vectors>([&](auto k) {
+      load_vector<T, C, vector, k.value * pitch>(values + k.value * (vector / 2), from);
+    });
+    return;
+  }
+  const auto unchecked = [&](int k) {
 #pragma unroll
-  for (int k = 0; k < Tile::vectors; ++k) {
-    constexpr int pitch = Tile::lanes * vector;
-    Pair<C>* to = values + k * (vector / 2);
-    const bool inside = full || k * pitch + vector <= extent.count;
-    if (full || (inside && extent.vectorised)) {
-      load_vector<T, C, vector>(to, from + k * pitch);
+    for (int j = 0; j < vector; j += 2) {
+      values[(k * vector + j) / 2] = {to_compute(from[k * pitch + j]),
+                                      to_compute(from[k * pitch + j + 1])};
+    }
+  };
+  if (extent.complete) {
+#pragma unroll
+    for (int k = 0; k < Tile::vectors; ++k) unchecked(k);
+    return;
+  }
+  each<Tile::vectors>([&](auto k) {
+    const bool inside = k.value < Tile::always || k.value * pitch + vector <= extent.count;
+    if (inside && extent.vectorised) {
+      load_vector<T, C, vector, k.value * pitch>(values + k.value * (vector / 2), from);
     } else if (inside) {
-#pragma unroll
-      for (int j = 0; j < vector; j += 2) {
-        to[j / 2].x = to_compute(from[k * pitch + j]);
-        to[j / 2].y = to_compute(from[k * pitch + j + 1]);
-      }
+      unchecked(k.value);
     } else {
 #pragma unroll
       for (int j = 0; j < vector; j += 2) {
-        to[j / 2].x = k * pitch + j < extent.count ? to_compute(from[k * pitch + j]) : C(0);
-        to[j / 2].y = k * pitch + j + 1 < extent.count ? to_compute(from[k * pitch + j + 1]) : C(0);
+        values[(k.value * vector + j) / 2] = {
+            k.value * pitch + j < extent.count ? to_compute(from[k.value * pitch + j]) : C(0),
+            k.value * pitch + j + 1 < extent.count ? to_compute(from[k.value * pitch + j + 1])
+                                                   : C(0)};
       }
     }
-  }
+  });
 }
 
 template <typename Tile, bool full, typename T>
 __device__ __forceinline__ void store_tile(T* to, const typename Tile::Values& values,
                                            Extent extent) {
   using C = typename Tile::C;
-  constexpr int vector = Tile::vector;
+  constexpr int vector = Tile::vector, pitch = Tile::lanes * vector;
+  if (full || (extent.complete && extent.vectorised)) {
+    each<Tile::vectors>([&](auto k) {
+      store_vector<T, C, vector, k.value * pitch>(to, values + k.value * (vector / 2));
+    });
+    return;
+  }
+  const auto unchecked = [&](int k) {
 #pragma unroll
-  for (int k = 0; k < Tile::vectors; ++k) {
-    constexpr int pitch = Tile::lanes * vector;
-    const Pair<C>* from = values + k * (vector / 2);
-    const bool inside = full || k * pitch + vector <= extent.count;
-    if (full || (inside && extent.vectorised)) {
-      store_vector<T, C, vector>(to + k * pitch, from);
+    for (int j = 0; j < vector; j += 2) {
+      to[k * pitch + j] = from_compute<T>(values[(k * vector + j) / 2].x);
+      to[k * pitch + j + 1] = from_compute<T>(values[(k * vector + j) / 2].y);
+    }
+  };
+  if (extent.complete) {
+#pragma unroll
+    for (int k = 0; k < Tile::vectors; ++k) unchecked(k);
+    return;
+  }
+  each<Tile::vectors>([&](auto k) {
+    const bool inside = k.value < Tile::always || k.value * pitch + vector <= extent.count;
+    if (inside && extent.vectorised) {
+      store_vector<T, C, vector, k.value * pitch>(to, values + k.value * (vector / 2));
     } else if (inside) {
-#pragma unroll
-      for (int j = 0; j < vector; j += 2) {
-        to[k * pitch + j] = from_compute<T>(from[j / 2].x);
-        to[k * pitch + j + 1] = from_compute<T>(from[j / 2].y);
-      }
+      unchecked(k.value);
     } else {
 #pragma unroll
       for (int j = 0; j < vector; j += 2) {
-        if (k * pitch + j < extent.count) to[k * pitch + j] = from_compute<T>(from[j / 2].x);
-        if (k * pitch + j + 1 < extent.count)
-          to[k * pitch + j + 1] = from_compute<T>(from[j / 2].y);
+        const Pair<C> pair = values[(k.value * vector + j) / 2];
+        if (k.value * pitch + j < extent.count) to[k.value * pitch + j] = from_compute<T>(pair.x);
+        if (k.value * pitch + j + 1 < extent.count)
+          to[k.value * pitch + j + 1] = from_compute<T>(pair.y);
       }
     }
-  }
+  });
 }
 
 /// Zero in the columns that do not exist. Whole vectors are passed over.
 template <typename Tile>
-__device__ __forceinline__ void clear_missing(typename Tile::Values& values, int count) {
+__device__ __forceinline__ void clear_missing(typename Tile::Values& values, Extent extent) {
+  if (extent.complete) return;
 #pragma unroll
-  for (int k = 0; k < Tile::vectors; ++k) {
+  for (int k = Tile::always; k < Tile::vectors; ++k) {
     constexpr int pitch = Tile::lanes * Tile::vector;
-    if (k * pitch + Tile::vector <= count) continue;
+    if (k * pitch + Tile::vector <= extent.count) continue;
 #pragma unroll
     for (int p = k * Tile::vector / 2; p < (k + 1) * Tile::vector / 2; ++p) {
-      if (Tile::column(p) >= count) values[p].x = 0;
-      if (Tile::column(p) + 1 >= count) values[p].y = 0;
+      if (Tile::column(p) >= extent.count) values[p].x = 0;
+      if (Tile::column(p) + 1 >= extent.count) values[p].y = 0;
     }
   }
 }
 
-/// gamma[column] or beta[column] in the compute type.
-template <typename TX>
-__device__ __forceinline__ Compute<TX> parameter(const void* data, ParamKind kind,
-                                                 std::int64_t column, Compute<TX> otherwise) {
-  if (kind == ParamKind::absent) return otherwise;
-  if (kind == ParamKind::same_as_x) return to_compute(static_cast<const TX*>(data)[column]);
-  return static_cast<const float*>(data)[column];
-}
-
-/// A lane's part of gamma or beta from column `begin`, the lane's first. Columns that do not exist
-/// hold `otherwise`, so that they yield no NaN.
-template <typename Tile, typename TX>
+/// A lane's part of gamma or beta from column `first`, the lane's own. Columns that do not exist
+/// hold zero.
+template <typename Tile, typename TX, typename Index>
 __device__ __forceinline__ void load_parameters(typename Tile::Values& values, const void* data,
-                                                ParamKind kind, std::int64_t begin, int count,
+                                                ParamKind kind, Index first, Extent extent,
                                                 Compute<TX> otherwise) {
-#pragma unroll
-  for (int p = 0; p < Tile::pairs; ++p) {
-    const int column = Tile::column(p);
-    values[p].x = column < count ? parameter<TX>(data, kind, begin + column, otherwise) : otherwise;
-    values[p].y =
-        column + 1 < count ? parameter<TX>(data, kind, begin + column + 1, otherwise) : otherwise;
+  if (kind == ParamKind::absent) {
+    fill(values, both(otherwise));
+    return;
   }
+  if constexpr (!std::is_same_v<TX, float>) {
+    if (kind == ParamKind::same_as_x) {
+      return load_tile<Tile, false>(values, static_cast<const TX*>(data) + first, extent);
+    }
+  }
+  load_tile<Tile, false>(values, static_cast<const float*>(data) + first, extent);
 }
 
 /// A tile that a thread keeps in shared memory for itself alone, to save registers: no barrier is

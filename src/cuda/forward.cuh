@@ -14,42 +14,69 @@ constexpr int registers_of(int elements) {
   return elements * static_cast<int>(sizeof(C) / 4);
 }
 
-/// Mean and squared deviations of a tile, exact in two passes over registers. Leaves x - centre in
-/// `values`; what rounding the centre left behind is `rest`.
+/// Sums of x - centre and of its square, over a tile whose values are that far from the centre.
+template <typename Tile, bool full>
+__device__ __forceinline__ void sum_deviations(const typename Tile::Values& values,
+                                               typename Tile::C* rest, typename Tile::C* square) {
+  auto rests = values[0];
+  auto squares = mul(values[0], values[0]);
+#pragma unroll
+  for (int p = 1; p < Tile::pairs; ++p) {
+    rests = add(rests, values[p]);
+    squares = multiply_add(values[p], values[p], squares);
+  }
+  *rest = sum_of(rests);
+  *square = sum_of(squares);
+  lanes_sum_both<Tile::lanes>(*rest, *square);
+}
+
+/// Mean and squared deviations of a tile: one pass about a pivot, the mean of every lane's first
+/// element. Where that turns out further from the mean than the spread, squares about it would
+/// cancel, and a second pass about the mean itself follows; for f64 always. Leaves x - centre in
+/// `values`; `rest` is what the mean is from the centre. Never a difference of large sums, never
+/// E[x^2] - E[x]^2: docs/numerics.md.
 template <typename Tile, bool full>
 __device__ __forceinline__ Moments<typename Tile::C> tile_moments(
-    typename Tile::Values& values, int count, typename Tile::C reciprocal_count) {
+    typename Tile::Values& values, Extent extent, typename Tile::C reciprocal_count,
+    typename Tile::C reciprocal_lanes) {
   using C = typename Tile::C;
-  using P = Pair<C>;
-  static_assert(Tile::pairs >= 2);
-  P even = values[0], odd = values[1];
+  C centre = lanes_sum<Tile::lanes>(values[0].x) * reciprocal_lanes;
+  const auto move = [&](C by) {
 #pragma unroll
-  for (int p = 2; p < Tile::pairs; p += 2) {
-    even = add(even, values[p]);
-    odd = add(odd, values[p + 1]);
+    for (int p = 0; p < Tile::pairs; ++p) values[p] = add(values[p], both(-by));
+    if (!full) clear_missing<Tile>(values, extent);
+  };
+  move(centre);
+  C rest, square;
+  sum_deviations<Tile, full>(values, &rest, &square);
+  C mean_rest = rest * reciprocal_count;
+  C about_mean = square - rest * mean_rest;
+  const bool far = rest * mean_rest > about_mean;
+  if (std::is_same_v<C, double> ? isfinite(mean_rest) : far) {
+    const C moved = centre + mean_rest;
+    move(moved -
+         centre);  // by what the centre really moves, so that nothing is lost to its rounding
+    centre = moved;
+    sum_deviations<Tile, full>(values, &rest, &square);
+    mean_rest = rest * reciprocal_count;
+    about_mean = square - rest * mean_rest;
   }
-  const C centre = lanes_sum<Tile::lanes>(sum_of(add(even, odd))) * reciprocal_count;
-  const P minus_centre = both(-centre);
-  P rests = both(C(0)), squares = both(C(0));
-#pragma unroll
-  for (int p = 0; p < Tile::pairs; ++p) values[p] = add(values[p], minus_centre);
-  if (!full) clear_missing<Tile>(values, count);
-#pragma unroll
-  for (int p = 0; p < Tile::pairs; ++p) {
-    rests = p == 0 ? values[p] : add(rests, values[p]);
-    squares = p == 0 ? mul(values[p], values[p]) : multiply_add(values[p], values[p], squares);
-  }
-  C rest = sum_of(rests), square = sum_of(squares);
-  lanes_sum<Tile::lanes>(rest, square);
-  const C mean_rest = rest * reciprocal_count;
-  const C about_mean = square - rest * mean_rest;
   return {centre, mean_rest, about_mean < 0 ? C(0) : about_mean, C(0)};
 }
 
-template <typename Tile, typename Beta>
-__device__ __forceinline__ void normalize(typename Tile::Values& values,
-                                          const typename Tile::Values& gamma, const Beta& beta,
-                                          typename Tile::C rstd, typename Tile::C shift) {
+/// 1 / the number of lanes whose first column exists.
+template <typename Tile>
+__device__ __forceinline__ typename Tile::C lane_share(int cols) {
+  using C = typename Tile::C;
+  constexpr C every = C(1) / Tile::lanes;
+  if (Tile::always > 0 || cols >= Tile::lanes * Tile::vector) return every;
+  return C(1) / static_cast<C>(cols > Tile::vector ? (cols + Tile::vector - 1) / Tile::vector : 1);
+}
+
+template <typename Tile, typename Gamma, typename Beta>
+__device__ __forceinline__ void normalize(typename Tile::Values& values, const Gamma& gamma,
+                                          const Beta& beta, typename Tile::C rstd,
+                                          typename Tile::C shift) {
 #pragma unroll
   for (int p = 0; p < Tile::pairs; ++p) {
     values[p] = multiply_add(multiply_add(values[p], both(rstd), both(shift)), gamma[p], beta[p]);
@@ -63,18 +90,76 @@ __device__ __forceinline__ void store_statistics(const ForwardArguments& a, std:
   if (a.rstd) static_cast<C*>(a.rstd)[row] = rstd;
 }
 
-template <typename TX, typename TY, typename Tile, bool full>
+/// Whether a lane has registers for gamma and beta beside x; if not, they are read from shared
+/// memory for every row.
+template <typename Tile>
+inline constexpr bool parameters_fit =
+    registers_of<typename Tile::C>(Tile::elements) <= forward_lane_registers;
+
+/// A parameter array staged in shared memory, as a lane sees it.
+template <typename Tile>
+struct Staged {
+  const typename Tile::C* first;
+  __device__ __forceinline__ Pair<typename Tile::C> operator[](int p) const {
+    return *reinterpret_cast<const Pair<typename Tile::C>*>(first + Tile::column(p));
+  }
+};
+
+template <typename T, typename C>
+__device__ __forceinline__ void stage_as(C* to, const T* from, int cols, bool vectorised) {
+  constexpr int vector = sizeof(C) == 8 ? 2 : vector_bytes / static_cast<int>(sizeof(T));
+  const int done = vectorised ? cols / vector * vector : 0;
+  for (int column = threadIdx.x * vector; column < done; column += narrow_threads * vector) {
+    load_vector<T, C, vector, 0>(reinterpret_cast<Pair<C>*>(to + column), from + column);
+  }
+  for (int column = done + threadIdx.x; column < cols; column += narrow_threads)
+    to[column] = to_compute(from[column]);
+}
+
+/// As stage_as, for a row that fills the tile and a multiple of what the block's threads load at
+/// once.
+template <int cols, typename T, typename C>
+__device__ __forceinline__ void stage_whole(C* to, const T* from) {
+  constexpr int vector = sizeof(C) == 8 ? 2 : vector_bytes / static_cast<int>(sizeof(T));
+  const int own = threadIdx.x * vector;
+  each<cols / (narrow_threads * vector)>([&](auto i) {
+    constexpr int offset = i.value * narrow_threads * vector;
+    load_vector<T, C, vector, offset>(reinterpret_cast<Pair<C>*>(to + own + offset), from + own);
+  });
+}
+
+/// gamma or beta into shared memory, by all threads of a narrow block.
+template <typename TX, int tile_cols>
+__device__ __forceinline__ void stage(Compute<TX>* to, const void* from, ParamKind kind, int cols,
+                                      bool vectorised, Compute<TX> otherwise) {
+  constexpr int at_once = narrow_threads * vector_bytes;
+  const auto stage_from = [&](const auto* array) {
+    if constexpr (tile_cols * sizeof(*array) % at_once == 0 && sizeof(Compute<TX>) == 4) {
+      if (vectorised && cols == tile_cols) return stage_whole<tile_cols>(to, array);
+    }
+    stage_as(to, array, cols, vectorised);
+  };
+  if (kind == ParamKind::absent) {
+    for (int column = threadIdx.x; column < cols; column += narrow_threads) to[column] = otherwise;
+  } else if (std::is_same_v<TX, float> || kind == ParamKind::f32) {
+    stage_from(static_cast<const float*>(from));
+  } else {
+    stage_from(static_cast<const TX*>(from));
+  }
+}
+
+template <typename TX, typename TY, typename Tile, bool full, typename Gamma, typename Beta>
 __device__ __forceinline__ void forward_narrow_row(const ForwardArguments& a, std::int64_t row,
-                                                   int lane, Extent extent,
-                                                   const typename Tile::Values& gamma,
-                                                   const typename Tile::Values& beta) {
+                                                   int lane, Extent extent, typename Tile::C eps,
+                                                   typename Tile::C reciprocal,
+                                                   typename Tile::C reciprocal_lanes,
+                                                   const Gamma& gamma, const Beta& beta) {
   using C = typename Tile::C;
-  const C reciprocal = static_cast<C>(a.reciprocal_cols);
   const int first = lane * Tile::vector;
   typename Tile::Values values;
   load_tile<Tile, full>(values, static_cast<const TX*>(a.x) + (row * a.x_stride + first), extent);
-  const Moments<C> moments = tile_moments<Tile, full>(values, extent.count, reciprocal);
-  const C rstd = reciprocal_root(moments.squares * reciprocal + static_cast<C>(a.eps));
+  const Moments<C> moments = tile_moments<Tile, full>(values, extent, reciprocal, reciprocal_lanes);
+  const C rstd = reciprocal_root(moments.squares * reciprocal + eps);
   if (lane == 0 && (full || extent.count > 0)) {
     store_statistics(a, row, moments.centre + moments.settled().rest, rstd);
   }
@@ -83,42 +168,56 @@ __device__ __forceinline__ void forward_narrow_row(const ForwardArguments& a, st
 }
 
 /// `lanes` lanes a row. Blocks stay for many rows: gamma and beta pass through shared memory once a
-/// block and stay in registers.
+/// block and, where they fit, stay in registers.
 template <typename TX, typename TY, int lanes, int vectors>
 __global__ void __launch_bounds__(
     narrow_threads, narrow_blocks(registers_of<Compute<TX>>(Tile<TX, lanes, vectors>::elements)))
     forward_narrow(ForwardArguments a) {
-  using T = Tile<TX, lanes, vectors>;
+  // A whole warp gets as few vectors as the row needs: only the last can be incomplete.
+  using T = Tile<TX, lanes, vectors, lanes == warp_lanes ? vectors - 1 : 0>;
   using C = typename T::C;
-  using P = Pair<C>;
   __shared__ alignas(16) C staged[2][T::cols];
   const int cols = static_cast<int>(a.cols);
-  for (int column = threadIdx.x; column < T::cols; column += narrow_threads) {
-    staged[0][column] = column < cols ? parameter<TX>(a.gamma, a.gamma_kind, column, C(1)) : C(1);
-    staged[1][column] = column < cols ? parameter<TX>(a.beta, a.beta_kind, column, C(0)) : C(0);
+  for (int column = cols + threadIdx.x; column < T::cols; column += narrow_threads) {
+    staged[0][column] = staged[1][column] = 0;
   }
+  stage<TX, T::cols>(staged[0], a.gamma, a.gamma_kind, cols, a.params_vectorised != 0, C(1));
+  stage<TX, T::cols>(staged[1], a.beta, a.beta_kind, cols, a.params_vectorised != 0, C(0));
   __syncthreads();
   const int lane = threadIdx.x % lanes;
+  const Staged<T> shared_gamma{&staged[0][lane * T::vector]},
+      shared_beta{&staged[1][lane * T::vector]};
   typename T::Values gamma, beta;
+  if constexpr (parameters_fit<T>) {
 #pragma unroll
-  for (int p = 0; p < T::pairs; ++p) {
-    gamma[p] = *reinterpret_cast<const P*>(&staged[0][T::column(p) + lane * T::vector]);
-    beta[p] = *reinterpret_cast<const P*>(&staged[1][T::column(p) + lane * T::vector]);
+    for (int p = 0; p < T::pairs; ++p) {
+      gamma[p] = shared_gamma[p];
+      beta[p] = shared_beta[p];
+    }
   }
   constexpr int rows_per_warp = warp_lanes / lanes;
   constexpr int rows_per_block = narrow_threads / lanes;
+  const C eps = static_cast<C>(a.eps), reciprocal = static_cast<C>(a.reciprocal_cols),
+          reciprocal_lanes = lane_share<T>(cols);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * rows_per_block;
   std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / lanes;
   // A warp's lanes stay together: they look at the warp's first and last row, not at their own.
   const int in_warp = threadIdx.x % warp_lanes / lanes;
-  if (a.vectorised && cols == T::cols) {
-    for (; row + (rows_per_warp - 1 - in_warp) < a.rows; row += step) {
-      forward_narrow_row<TX, TY, T, true>(a, row, lane, {}, gamma, beta);
+  const auto work = [&](auto full, Extent extent) {
+    if constexpr (parameters_fit<T>) {
+      forward_narrow_row<TX, TY, T, full.value>(a, row, lane, extent, eps, reciprocal,
+                                                reciprocal_lanes, gamma, beta);
+    } else {
+      forward_narrow_row<TX, TY, T, full.value>(a, row, lane, extent, eps, reciprocal,
+                                                reciprocal_lanes, shared_gamma, shared_beta);
     }
+  };
+  if (a.vectorised && cols == T::cols) {
+    for (; row + (rows_per_warp - 1 - in_warp) < a.rows; row += step)
+      work(std::true_type(), Extent{});
   }
   for (; row - in_warp < a.rows; row += step) {
-    const Extent extent = Extent::of<T>(row < a.rows ? cols : 0, lane, a.vectorised != 0);
-    forward_narrow_row<TX, TY, T, false>(a, row, lane, extent, gamma, beta);
+    work(std::false_type(), Extent::of<T>(row < a.rows ? cols : 0, lane, a.vectorised != 0));
   }
 }
 
@@ -128,7 +227,8 @@ template <typename C, bool clustered>
 __device__ __forceinline__ RowStatistics<C> share_and_merge(const ForwardArguments& a,
                                                             Moments<C>* slots,
                                                             const Moments<C>& own, int segment,
-                                                            int segment_cols, int lane) {
+                                                            int segment_cols, int last_cols,
+                                                            int lane) {
   if constexpr (clustered) {
     if (segment < a.segments && lane < a.blocks_per_row)
       cluster_write(slots + segment, lane, own.settled());
@@ -137,7 +237,7 @@ __device__ __forceinline__ RowStatistics<C> share_and_merge(const ForwardArgumen
     if (segment < a.segments && lane == 0) slots[segment] = own.settled();
     __syncthreads();
   }
-  return merge_moments(slots, static_cast<int>(a.segments), segment_cols, a.cols,
+  return merge_moments(slots, static_cast<int>(a.segments), segment_cols, last_cols,
                        static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
 }
 
@@ -156,26 +256,37 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
   const int segment = rank * warps + threadIdx.x / warp_lanes;
   const int first = segment * T::cols + lane * T::vector;  // such rows are short enough for an int
   const Extent extent = Extent::of<T>(a.cols - segment * T::cols, lane, a.vectorised != 0);
-  const C reciprocal = C(1) / static_cast<C>(whole ? T::cols : extent.count + lane * T::vector);
+  const int own_cols = extent.count + lane * T::vector;
+  const C reciprocal = C(1) / static_cast<C>(own_cols > 0 ? own_cols : 1);
+  const C reciprocal_lanes = lane_share<T>(own_cols);
+  const int last_cols = static_cast<int>(a.cols - (a.segments - 1) * T::cols);
+  // Where registers do not suffice: beta, then gamma.
   extern __shared__ __align__(32) unsigned char dynamic_shared[];
+  constexpr bool keep_gamma = !parameters_fit<T>, keep_beta = !whole || keep_gamma;
   const Kept<T> kept_beta{reinterpret_cast<uint4*>(dynamic_shared) + threadIdx.x};
+  const Kept<T> kept_gamma{kept_beta.own + T::elements * sizeof(C) / sizeof(uint4) * blockDim.x};
+  const Extent parameters{extent.count, extent.complete, a.params_vectorised != 0};
   typename T::Values gamma, beta, values;
-  load_parameters<T, TX>(beta, a.beta, a.beta_kind, first, extent.count, C(0));
-  if constexpr (!whole) kept_beta.store(beta);
-  load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, first, extent.count, C(1));
-  const std::int64_t step = gridDim.x / a.blocks_per_row;
+  load_parameters<T, TX>(beta, a.beta, a.beta_kind, first, parameters, C(0));
+  if constexpr (keep_beta) kept_beta.store(beta);
+  load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, first, parameters, C(1));
+  if constexpr (keep_gamma) kept_gamma.store(gamma);
+  const unsigned step = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
   int parity = 0;
-  for (std::int64_t row = blockIdx.x / a.blocks_per_row; row < a.rows; row += step, parity ^= 1) {
+  for (std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x; row < a.rows;
+       row += step, parity ^= 1) {
     load_tile<T, whole>(values, static_cast<const TX*>(a.x) + (row * a.x_stride + first), extent);
-    const Moments<C> own = tile_moments<T, whole>(values, extent.count, reciprocal);
+    const Moments<C> own = tile_moments<T, whole>(values, extent, reciprocal, reciprocal_lanes);
     const RowStatistics<C> statistics =
-        share_and_merge<C, clustered>(a, slots[parity], own, segment, T::cols, lane);
+        share_and_merge<C, clustered>(a, slots[parity], own, segment, T::cols, last_cols, lane);
     if (segment == 0 && lane == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
     const C shift = statistics.shift(own.centre);
-    if constexpr (whole)
-      normalize<T>(values, gamma, beta, statistics.rstd, shift);
-    else
+    if constexpr (keep_gamma)
+      normalize<T>(values, kept_gamma, kept_beta, statistics.rstd, shift);
+    else if constexpr (keep_beta)
       normalize<T>(values, gamma, kept_beta, statistics.rstd, shift);
+    else
+      normalize<T>(values, gamma, beta, statistics.rstd, shift);
     store_tile<T, whole>(static_cast<TY*>(a.y) + (row * a.y_stride + first), values, extent);
   }
   // No block may leave while another still writes to its slots.
@@ -201,12 +312,9 @@ struct Segment {
     const Extent here = extent(segment);
     const int cols = here.count + lane * Tile::vector;
     const TX* x = static_cast<const TX*>(a.x) + (row * a.x_stride + first(segment));
-    if (a.vectorised && cols == Tile::cols) {
-      load_tile<Tile, true>(values, x, here);
-      return tile_moments<Tile, true>(values, here.count, C(1) / Tile::cols);
-    }
     load_tile<Tile, false>(values, x, here);
-    return tile_moments<Tile, false>(values, here.count, C(1) / static_cast<C>(cols));
+    return tile_moments<Tile, false>(values, here, C(1) / static_cast<C>(cols),
+                                     lane_share<Tile>(cols));
   }
 
   __device__ __forceinline__ void finish(std::int64_t row, std::int64_t segment,
@@ -214,8 +322,9 @@ struct Segment {
     typename Tile::Values values, gamma, beta;
     const Moments<C> own = load(values, row, segment);
     const Extent here = extent(segment);
-    load_parameters<Tile, TX>(gamma, a.gamma, a.gamma_kind, first(segment), here.count, C(1));
-    load_parameters<Tile, TX>(beta, a.beta, a.beta_kind, first(segment), here.count, C(0));
+    const Extent parameters{here.count, here.complete, a.params_vectorised != 0};
+    load_parameters<Tile, TX>(gamma, a.gamma, a.gamma_kind, first(segment), parameters, C(1));
+    load_parameters<Tile, TX>(beta, a.beta, a.beta_kind, first(segment), parameters, C(0));
     normalize<Tile>(values, gamma, beta, statistics.rstd, statistics.shift(own.centre));
     store_tile<Tile, false>(static_cast<TY*>(a.y) + (row * a.y_stride + first(segment)), values,
                             here);
@@ -240,7 +349,8 @@ __global__ void __launch_bounds__(wide_threads, 1) forward_reread(ForwardArgumen
     }
     __syncthreads();
     const RowStatistics<C> statistics =
-        merge_moments(slots, static_cast<int>(a.segments), T::cols, a.cols,
+        merge_moments(slots, static_cast<int>(a.segments), T::cols,
+                      static_cast<int>(a.cols - (a.segments - 1) * T::cols),
                       static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
     if (threadIdx.x == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
     for (std::int64_t s = warp; s < a.segments; s += warps) work.finish(row, s, statistics);
@@ -283,7 +393,8 @@ __global__ void __launch_bounds__(wide_threads, 1) forward_split_finish(ForwardA
     if (warp == 0) {
       const auto statistics =
           merge_moments(static_cast<const Moments<C>*>(a.moments) + row * a.segments,
-                        static_cast<int>(a.segments), T::cols, a.cols,
+                        static_cast<int>(a.segments), T::cols,
+                        static_cast<int>(a.cols - (a.segments - 1) * T::cols),
                         static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
       if (lane == 0) {
         merged = statistics;

@@ -23,6 +23,10 @@ inline constexpr int vector_bytes = 16;
 inline constexpr int forward_lane_registers = 32;
 inline constexpr int backward_lane_registers = 16;
 
+/// A lane may hold a quarter more, with its part of gamma in shared memory, where that saves a
+/// second or third warp: 1025 columns on two warps would cost twice what 1024 cost on one.
+inline constexpr int most_stretched_warps = 2;
+
 /// Narrow rows: a lane takes at least this many registers' worth, so that shuffles do not outweigh
 /// the work.
 inline constexpr int narrow_lane_registers = 8;
@@ -43,20 +47,32 @@ FUSEDNORM_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int6
   return (a + b - 1) / b;
 }
 
+/// Elements of a row that a lane holds at most, and with stretching, in whole vectors.
+FUSEDNORM_HOST_DEVICE constexpr int widest_lane(int element, int lane_registers) {
+  return element == 8 ? lane_registers * 3 / 8 : lane_registers;
+}
+FUSEDNORM_HOST_DEVICE constexpr int longest_lane(int element, int lane_registers) {
+  const int vector = vector_bytes / element, widest = widest_lane(element, lane_registers);
+  return (widest + widest / 4) / vector * vector;
+}
+
 /// `element` is the size of an element of x in bytes; `lane_registers` is one of the two figures
 /// above.
 FUSEDNORM_HOST_DEVICE constexpr Geometry geometry_of(std::int64_t cols, int element,
-                                                     int lane_registers) {
+                                                     int lane_registers, bool stretch = true) {
   const int vector = vector_bytes / element;
   const bool is_double = element == 8;
   const int narrow = is_double ? narrow_lane_registers / 2 : narrow_lane_registers;
-  const int widest = is_double ? lane_registers * 3 / 8 : lane_registers;
+  const int widest = widest_lane(element, lane_registers);
   int lanes = 1;
   while (lanes < warp_lanes && static_cast<std::int64_t>(lanes) * narrow < cols) lanes *= 2;
   if (lanes < warp_lanes) return {lanes, narrow / vector, vector, 1};
   // As few warps as can hold the row, then as few vectors as those warps need.
-  const std::int64_t warps =
+  std::int64_t warps =
       cols == 0 ? 1 : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * widest);
+  const int longest = longest_lane(element, lane_registers);
+  const std::int64_t stretched = divide_up(cols, static_cast<std::int64_t>(warp_lanes) * longest);
+  if (stretch && stretched <= most_stretched_warps && stretched > 0) warps = stretched;
   const std::int64_t needed = divide_up(cols, warps * warp_lanes * vector);
   const int least = narrow / vector;
   const int vectors = needed < least ? least : static_cast<int>(needed);

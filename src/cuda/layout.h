@@ -23,12 +23,47 @@ inline std::size_t with_slack(std::size_t bytes) {
   return bytes == 0 ? 0 : bytes + workspace_alignment - 1;
 }
 
+inline Geometry forward_geometry(const ForwardProblem& p) {
+  return geometry_of(p.cols, static_cast<int>(size_of(p.x_dtype)), forward_lane_registers);
+}
+
+/// A backward from y has no registers to spare for longer lanes.
+inline Geometry backward_geometry(const BackwardProblem& p) {
+  return geometry_of(p.cols, static_cast<int>(size_of(p.x_dtype)), backward_lane_registers,
+                     p.source == Source::x);
+}
+
+/// Bytes of a lane's part of a row in the compute type.
+inline int tile_bytes_of(const Geometry& g, DType x_dtype) {
+  return g.vectors * g.vector_elements * static_cast<int>(size_of(compute_dtype(x_dtype)));
+}
+
+/// Dynamic shared memory of forward_wide: beta where rows are not whole segments, and gamma where
+/// lanes are stretched.
+inline std::size_t forward_wide_shared(const ForwardProblem& p, int threads, bool whole) {
+  const int tile_bytes = tile_bytes_of(forward_geometry(p), p.x_dtype);
+  const bool stretched = tile_bytes > 4 * forward_lane_registers;
+  return static_cast<std::size_t>(threads) * tile_bytes * (stretched ? 2 : whole ? 0 : 1);
+}
+
+/// Dynamic shared memory of the backward kernels that hold rows in registers: beta from y, gamma
+/// where registers do not suffice, and half the groups' sums of dgamma and dbeta. A narrow block's
+/// groups are its warps.
+inline std::size_t backward_shared(const BackwardProblem& p, int threads, int groups, bool whole) {
+  const Geometry g = backward_geometry(p);
+  const int tile_bytes = tile_bytes_of(g, p.x_dtype);
+  const bool stretched = tile_bytes > 4 * backward_lane_registers;
+  const int kept =
+      (p.source == Source::y ? 1 : 0) + (stretched || (g.segments > 1 && !whole) ? 1 : 0);
+  return static_cast<std::size_t>(threads) * tile_bytes * kept +
+         static_cast<std::size_t>(groups / 2) * (threads / groups) * 2 * tile_bytes;
+}
+
 /// Split rows: four numbers a segment.
 inline std::size_t forward_workspace(const ForwardPlan& plan) {
   if (plan.launch.kernel != Kernel::split) return 0;
   const ForwardProblem& p = plan.problem;
-  const Geometry g =
-      geometry_of(p.cols, static_cast<int>(size_of(p.x_dtype)), forward_lane_registers);
+  const Geometry g = forward_geometry(p);
   return with_slack(static_cast<std::size_t>(p.rows * g.segments) * 4 *
                     size_of(compute_dtype(p.x_dtype)));
 }
@@ -45,8 +80,7 @@ struct BackwardLayout {
         align_up(2 * static_cast<std::size_t>(plan.partials * p.cols) * element);
     std::size_t pairs = 0;
     if (plan.launch.kernel == Kernel::split) {
-      const Geometry g =
-          geometry_of(p.cols, static_cast<int>(size_of(p.x_dtype)), backward_lane_registers);
+      const Geometry g = backward_geometry(p);
       pairs = static_cast<std::size_t>(p.rows * g.segments) * 2 * element;
     }
     if (workspace) {

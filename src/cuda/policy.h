@@ -14,6 +14,7 @@
 #include "fusednorm/cuda.h"
 #include "geometry.h"
 #include "kernel_sizes.h"
+#include "layout.h"
 
 namespace fusednorm::cuda::policy {
 
@@ -55,10 +56,21 @@ inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device
   return fits_block ? filling : std::max(filling, least_cluster(segments));
 }
 
+/// Backward, with fewer rows than multiprocessors: the largest cluster, for each cluster leaves a
+/// row of partials and few of them must do.
+inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
+  int blocks = blocks_per_row(rows, segments, device);
+  if (!has_clusters(device) || blocks == 0 || rows >= device.multiprocessors) return blocks;
+  while (blocks < max_cluster_blocks && segments >= 4 * blocks) blocks *= 2;
+  return blocks;
+}
+
 /// Groups of `segments` warps in a backward block: as many as fit, but no more than it takes to
 /// give every multiprocessor a block.
-inline int row_groups(std::int64_t rows, std::int64_t segments, const Device& device) {
-  const auto fit = static_cast<std::int64_t>(max_block_segments / segments);
+inline int row_groups(std::int64_t rows, std::int64_t segments, bool stretched,
+                      const Device& device) {
+  const auto fit = static_cast<std::int64_t>((stretched ? stretched_threads : wide_threads) /
+                                             warp_lanes / segments);
   return static_cast<int>(
       std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1, fit));
 }
@@ -73,15 +85,14 @@ inline bool splits(std::int64_t rows, std::int64_t segments, std::int64_t slot_b
 inline Launch forward(const ForwardProblem& p, const Device& device) {
   Launch launch;
   if (p.rows == 0 || p.cols == 0) return launch;
-  const int element = static_cast<int>(size_of(p.x_dtype));
-  const int compute = static_cast<int>(size_of(compute_dtype(p.x_dtype)));
-  const Geometry g = geometry_of(p.cols, element, forward_lane_registers);
+
+  const Geometry g = forward_geometry(p);
   const std::int64_t many = device.multiprocessors;
   launch.vectors_per_thread = g.vectors;
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
   if (g.segments == 1) {
-    const int tile_registers = g.vectors * g.vector_elements * compute / 4;
+    const int tile_registers = tile_bytes_of(g, p.x_dtype) / 4;
     launch.kernel = Kernel::warp;
     launch.threads_per_block = narrow_threads;
     launch.blocks =
@@ -98,13 +109,11 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
         1,
         many * resident_blocks(cluster > 1 ? cluster_threads : launch.threads_per_block) / cluster);
     launch.blocks = std::min(p.rows, fit) * cluster;
-    // Where rows are not whole segments, beta waits in shared memory; room for it in any case, for
-    // whether rows are aligned is not known before run().
-    launch.shared_bytes = static_cast<std::size_t>(launch.threads_per_block) * g.vectors *
-                          g.vector_elements * compute;
+    // Whether rows are aligned is not known before run(): room for the worse case.
+    launch.shared_bytes = forward_wide_shared(p, launch.threads_per_block, false);
     return launch;
   }
-  const int slot_bytes = 4 * compute;
+  const int slot_bytes = 4 * static_cast<int>(size_of(compute_dtype(p.x_dtype)));
   launch.threads_per_block = wide_threads;
   launch.lanes_per_row = wide_threads;
   if (splits(p.rows, g.segments, slot_bytes, device)) {
@@ -129,34 +138,36 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   Launch launch;
   const bool want_sums = p.want_dgamma || p.want_dbeta;
   if (p.rows == 0 || p.cols == 0 || (!p.want_dx && !want_sums)) return {launch, 0};
-  const int element = static_cast<int>(size_of(p.x_dtype));
-  const int compute = static_cast<int>(size_of(compute_dtype(p.x_dtype)));
-  const Geometry g = geometry_of(p.cols, element, backward_lane_registers);
+  const Geometry g = backward_geometry(p);
   const std::int64_t many = device.multiprocessors;
-  const int tile_bytes = g.vectors * g.vector_elements * compute;
-  const int kept_bytes = p.source == Source::y ? tile_bytes : 0;
   std::int64_t writers = 0, rows_per_turn = 1;
   launch.vectors_per_thread = g.vectors;
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
-  const int cluster = blocks_per_row(p.rows, g.segments, device);
+  const int cluster = backward_blocks_per_row(p.rows, g.segments, device);
   if (g.segments == 1) {
     launch.kernel = Kernel::warp;
     launch.threads_per_block = wide_threads;
     rows_per_turn = wide_threads / g.lanes;
     launch.blocks = writers = std::min(divide_up(p.rows, rows_per_turn), many);
-    launch.shared_bytes = static_cast<std::size_t>(wide_threads) * kept_bytes;
+    launch.shared_bytes = backward_shared(p, wide_threads, wide_threads / warp_lanes, false);
   } else if (cluster == 1) {
-    rows_per_turn = row_groups(p.rows, g.segments, device);
+    const auto row_threads = static_cast<int>(g.segments) * warp_lanes;
+    const bool stretched = tile_bytes_of(g, p.x_dtype) > 4 * backward_lane_registers;
+    int groups = row_groups(p.rows, g.segments, stretched, device);
+    // Whether rows are aligned is not known before run(): the worse case must fit.
+    while (groups > 1 &&
+           static_cast<std::int64_t>(backward_shared(p, groups * row_threads, groups, false)) >
+               device.shared_bytes_per_block) {
+      --groups;
+    }
+    rows_per_turn = groups;
     launch.kernel = Kernel::block;
-    launch.threads_per_block = static_cast<int>(rows_per_turn * g.segments) * warp_lanes;
-    launch.lanes_per_row = static_cast<int>(g.segments) * warp_lanes;
+    launch.threads_per_block = groups * row_threads;
+    launch.lanes_per_row = row_threads;
     launch.blocks = writers = std::min(divide_up(p.rows, rows_per_turn),
                                        many * resident_blocks(launch.threads_per_block));
-    const int sums_bytes =
-        rows_per_turn > 1 ? 2 * g.segment_cols() * static_cast<int>(g.segments) * compute : 0;
-    launch.shared_bytes =
-        static_cast<std::size_t>(launch.threads_per_block) * kept_bytes + sums_bytes;
+    launch.shared_bytes = backward_shared(p, launch.threads_per_block, groups, false);
   } else if (cluster > 1) {
     launch.kernel = Kernel::cluster;
     launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;
@@ -164,7 +175,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.lanes_per_row = cluster * launch.threads_per_block;
     writers = std::min(p.rows, std::max<std::int64_t>(1, many / cluster));
     launch.blocks = writers * cluster;
-    launch.shared_bytes = static_cast<std::size_t>(launch.threads_per_block) * kept_bytes;
+    launch.shared_bytes = backward_shared(p, launch.threads_per_block, 1, false);
   } else {
     launch.kernel = Kernel::split;
     launch.threads_per_block = strip_threads;
@@ -172,7 +183,9 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     const std::int64_t chunks = divide_up(p.rows, rows_per_partial);
     launch.blocks = std::min(chunks * divide_up(g.segments, strip_warps),
                              many * resident_blocks(strip_threads));
-    launch.shared_bytes = static_cast<std::size_t>(strip_threads) * kept_bytes;
+    launch.shared_bytes = p.source == Source::y ? static_cast<std::size_t>(strip_threads) *
+                                                      tile_bytes_of(g, p.x_dtype)
+                                                : 0;
     return {launch, want_sums ? chunks : 0};
   }
   const std::int64_t turns = divide_up(p.rows, writers * rows_per_turn);

@@ -25,8 +25,8 @@ bool aligned_rows(const void* data, std::int64_t stride, DType dtype) {
           stride * static_cast<std::int64_t>(size_of(dtype)) % vector_bytes == 0);
 }
 
-Geometry geometry(std::int64_t cols, DType x, int lane_registers) {
-  return geometry_of(cols, static_cast<int>(size_of(x)), lane_registers);
+bool aligned_vectors(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0;
 }
 
 /// Every warp of every block has a segment, and every segment all its columns.
@@ -133,7 +133,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
   if (p.rows == 0) return {};
   if (p.cols == 0) return fill_undefined(p, buffers, stream);
 
-  const Geometry g = geometry(p.cols, p.x_dtype, forward_lane_registers);
+  const Geometry g = forward_geometry(p);
   ForwardArguments arguments{};
   arguments.x = buffers.x;
   arguments.gamma = buffers.gamma;
@@ -154,6 +154,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
   arguments.blocks_per_row = l.blocks_per_row;
   arguments.vectorised = aligned_rows(buffers.x, arguments.x_stride, p.x_dtype) &&
                          aligned_rows(buffers.y, arguments.y_stride, p.y_dtype);
+  arguments.params_vectorised = aligned_vectors(buffers.gamma) && aligned_vectors(buffers.beta);
   void* pointers[] = {&arguments};
   const ForwardFinder kernels = forward_finder(p.x_dtype, p.y_dtype);
   const LaunchShape shape{l.blocks, l.threads_per_block,
@@ -167,7 +168,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
     case Kernel::cluster: {
       const bool whole = arguments.vectorised && all_whole(g, p.cols, l.blocks_per_row);
       LaunchShape own = shape;
-      if (whole) own.shared_bytes = 0;
+      own.shared_bytes = forward_wide_shared(p, l.threads_per_block, whole);
       return launch("forward_wide", kernels.wide({g.vectors, l.kernel == Kernel::cluster, whole}),
                     own, pointers, stream);
     }
@@ -201,7 +202,7 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
   if (p.rows == 0) return clear_gradients(p, buffers, stream);
   if (l.kernel == Kernel::none) return {};
 
-  const Geometry g = geometry(p.cols, p.x_dtype, backward_lane_registers);
+  const Geometry g = backward_geometry(p);
   const BackwardLayout layout(plan, workspace.data);
   const void* source = from_y ? buffers.y : buffers.x;
   BackwardArguments arguments{};
@@ -229,6 +230,7 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
       aligned_rows(buffers.dy, arguments.dy_stride, p.y_dtype) &&
       aligned_rows(source, arguments.source_stride, from_y ? p.y_dtype : p.x_dtype) &&
       aligned_rows(arguments.dx, arguments.dx_stride, p.x_dtype);
+  arguments.params_vectorised = aligned_vectors(buffers.gamma) && aligned_vectors(buffers.beta);
   const ColumnArguments columns{layout.partials, p.want_dgamma ? buffers.dgamma : nullptr,
                                 p.want_dbeta ? buffers.dbeta : nullptr, plan.partials, p.cols};
   const BackwardFinder kernels = backward_finder(p.x_dtype, p.y_dtype, from_y);
@@ -236,14 +238,18 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
 
   void* pointers[] = {&arguments};
   const bool clustered = l.kernel == Kernel::cluster;
-  const LaunchShape shape{l.blocks, l.threads_per_block, clustered ? l.blocks_per_row : 1,
-                          l.shared_bytes};
   const bool whole = arguments.vectorised && all_whole(g, p.cols, l.blocks_per_row);
-  const auto status =
-      l.kernel == Kernel::warp
-          ? launch("backward_narrow", kernels.narrow(g.lanes, g.vectors), shape, pointers, stream)
-          : launch("backward_wide", kernels.wide({g.vectors, clustered, whole}), shape, pointers,
-                   stream);
+  LaunchShape shape{l.blocks, l.threads_per_block, clustered ? l.blocks_per_row : 1,
+                    l.shared_bytes};
+  Status status;
+  if (l.kernel == Kernel::warp) {
+    status = launch("backward_narrow", kernels.narrow(g.lanes, g.vectors), shape, pointers, stream);
+  } else {
+    const int groups = clustered ? 1 : l.threads_per_block / l.lanes_per_row;
+    shape.shared_bytes = backward_shared(p, l.threads_per_block, groups, whole);
+    status = launch("backward_wide", kernels.wide({g.vectors, clustered, whole}), shape, pointers,
+                    stream);
+  }
   if (!status || plan.partials == 0) return status;
   return launch_columns(plan, columns, stream);
 }

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(Backward
   using T = Tile<TX, warp_lanes, vectors>;
   using C = typename T::C;
   extern __shared__ __align__(32) unsigned char dynamic_shared[];
-  const Kept<T> beta{reinterpret_cast<uint4*>(dynamic_shared) + threadIdx.x};
+  const BackwardShared<T, from_y, false> shared(dynamic_shared);
   const int lane = threadIdx.x % warp_lanes;
   const std::int64_t strips = divide_up(a.segments, strip_warps);
   const std::int64_t items = divide_up(a.rows, rows_per_partial) * strips;
@@ -24,25 +24,20 @@ __global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(Backward
     const std::int64_t first = segment * T::cols + lane * T::vector;
     const Extent extent = Extent::of<T>(a.cols - segment * T::cols, lane, a.vectorised != 0);
     typename T::Values gamma, dgamma, dbeta;
-    if constexpr (from_y) {
-      load_parameters<T, TX>(gamma, a.beta, a.beta_kind, first, extent.count, C(0));
-      beta.store(gamma);
-    }
-    load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, first, extent.count, C(1));
+    shared.template load_parameters_of<TX>(a, gamma, first, extent);
     fill(dgamma, both(C(0)));
     fill(dbeta, both(C(0)));
     const std::int64_t begin = chunk * rows_per_partial;
     const std::int64_t end = begin + rows_per_partial < a.rows ? begin + rows_per_partial : a.rows;
     for (std::int64_t row = begin; row < end; ++row) {
       BackwardRow<TX, TY, T, from_y> here;
-      RowSums<C> total =
-          here.template load<false, true>(a, row, first, extent, true, gamma, beta, dgamma, dbeta);
-      lanes_sum<warp_lanes>(total.g, total.g_xhat);
+      RowSums<C> total = here.template load<false, true>(a, row, first, extent, true, gamma,
+                                                         shared.beta, dgamma, dbeta);
+      lanes_sum_both<warp_lanes>(total.g, total.g_xhat);
       if (lane == 0) static_cast<RowSums<C>*>(a.row_sums)[row * a.segments + segment] = total;
     }
     if (a.partials) {
-      leave_partials<T>(a, static_cast<C*>(nullptr), 0, dgamma, dbeta, chunk, 0, 1, 0, first,
-                        extent, true);
+      leave_partials<T>(a, nullptr, dgamma, dbeta, chunk, 0, 1, 0, 1, first, extent);
     }
   }
 }
@@ -58,7 +53,7 @@ __global__ void __launch_bounds__(strip_threads, 1)
   if (blockIdx.x < column_blocks) return sum_columns<TP, C>(columns, blockIdx.x, column_blocks);
   extern __shared__ __align__(32) unsigned char dynamic_shared[];
   __shared__ RowSums<C> merged;
-  const Kept<T> beta{reinterpret_cast<uint4*>(dynamic_shared) + threadIdx.x};
+  const BackwardShared<T, from_y, false> shared(dynamic_shared);
   const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
   const std::int64_t parts = divide_up(a.segments, strip_segments);
   for (std::int64_t item = blockIdx.x - column_blocks; item < a.rows * parts;
@@ -75,13 +70,10 @@ __global__ void __launch_bounds__(strip_threads, 1)
       const std::int64_t first = (begin + s) * T::cols + lane * T::vector;
       const Extent extent = Extent::of<T>(a.cols - (begin + s) * T::cols, lane, a.vectorised != 0);
       typename T::Values gamma, unused;
-      if constexpr (from_y) {
-        load_parameters<T, TX>(gamma, a.beta, a.beta_kind, first, extent.count, C(0));
-        beta.store(gamma);
-      }
-      load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, first, extent.count, C(1));
+      shared.template load_parameters_of<TX>(a, gamma, first, extent);
       BackwardRow<TX, TY, T, from_y> here;
-      here.template load<false, false>(a, row, first, extent, true, gamma, beta, unused, unused);
+      here.template load<false, false>(a, row, first, extent, true, gamma, shared.beta, unused,
+                                       unused);
       here.template store_dx<false>(a, row, first, extent, merged);
     }
     __syncthreads();  // before the next row's sums replace these

@@ -20,16 +20,22 @@ KernelAddress pick(int wanted, const Body& body) {
     return wanted == low ? body(Constant<low>()) : pick<low + 1, high>(wanted, body);
 }
 
-/// The vectors a lane may hold, for an element size and a pass.
-template <typename TX, int lane_registers>
+/// The vectors a lane may hold, for an element size and a pass: what geometry_of can yield.
+template <typename TX, int lane_registers, bool stretch = true>
 struct Vectors {
   static constexpr int element = sizeof(TX);
+  static constexpr int warp_vector =
+      warp_lanes * vector_bytes / element;  // columns of one vector in every lane
   static constexpr int narrow = geometry_of(1, element, lane_registers).vectors;
+  /// Of rows that are longer than clusters hold.
   static constexpr int widest = geometry_of(std::int64_t{1} << 40, element, lane_registers).vectors;
-  /// The fewest that more than one warp can need: a column more than one warp holds, over two.
+  /// A quarter more, where that saves a warp.
+  static constexpr int stretched =
+      stretch ? longest_lane(element, lane_registers) / (vector_bytes / element) : widest;
+  /// The fewest that more than one warp can need: a column more than one stretched warp holds, over
+  /// two.
   static constexpr int least_wide =
-      geometry_of(std::int64_t{warp_lanes} * widest * (vector_bytes / element) + 1, element,
-                  lane_registers)
+      geometry_of(std::int64_t{warp_vector} * stretched + 1, element, lane_registers, stretch)
           .vectors;
 };
 
@@ -37,7 +43,7 @@ struct Vectors {
 template <typename Range, typename Body>
 KernelAddress pick_narrow(int lanes, int vectors, const Body& body) {
   if (lanes == warp_lanes) {
-    return pick<Range::narrow, Range::widest>(
+    return pick<Range::narrow, Range::stretched>(
         vectors, [&](auto v) { return body(Constant<warp_lanes>(), v); });
   }
   using Narrow = Constant<Range::narrow>;
@@ -60,7 +66,7 @@ KernelAddress pick_narrow(int lanes, int vectors, const Body& body) {
 /// wide(Constant<vectors>, clustered, whole), the last two as std::bool_constant.
 template <typename Range, typename Body>
 KernelAddress pick_wide(WideVariant variant, const Body& body) {
-  return pick<Range::least_wide, Range::widest>(variant.vectors, [&](auto v) {
+  return pick<Range::least_wide, Range::stretched>(variant.vectors, [&](auto v) {
     if (variant.clustered) {
       return variant.whole ? body(v, std::true_type(), std::true_type())
                            : body(v, std::true_type(), std::false_type());
