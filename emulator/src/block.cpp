@@ -153,8 +153,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
     w.clock.assign(size_t{count} * launch->cluster_blocks(), tick_floor);
     w.snapshot_pc = kNone;
     w.spinning = false;
-    w.next_spin_check = 100000;
-    w.spin_interval = 20000;
+    w.next_spin_check = w.spin_interval = 4096;
     fill_specials(w);
   }
 }
@@ -290,9 +289,17 @@ bool Cluster::run(uint64_t rounds) {
     if (finished()) return true;
     if (launch->stop.load(std::memory_order_relaxed)) return false;
     if (!any) {
-      bool spins = false;
-      for (const Block& block : blocks)
-        for (const Warp& w : block.warps) spins = spins || (!w.finished() && w.spinning);
+      bool spins = false, released = false;
+      for (Block& block : blocks)
+        for (Warp& w : block.warps) {
+          if (w.finished() || !w.spinning) continue;
+          spins = true;
+          if (w.release_waiting_lanes()) {
+            released = true;
+            w.spinning = false;
+          }
+        }
+      if (released) continue;
       if (!spins) report_stall();
       stalled = true;
       stalled_at_stores = launch->stores();

@@ -44,6 +44,7 @@ void Warp::arrive(int index, uint32_t lanes) {
     group.join = join.parent;
     groups.push_back(group);
   }
+  join.arrived = join.expected = 0;
   free_joins.push_back(index);
 }
 
@@ -186,16 +187,34 @@ bool Warp::run_waiting_collectives() {
   return false;
 }
 
+// Lanes that wait where they would meet others must not wait for ever (the others may spin on what they hold): let
+// them go on alone. True if there were any.
+bool Warp::release_waiting_lanes() {
+  bool any = false;
+  for (size_t k = 0; k < joins.size(); ++k) {
+    Join& join = joins[k];
+    if (join.arrived == 0 || join.arrived == join.expected) continue;
+    Group group;
+    group.pc = join.pc;
+    group.mask = join.arrived;
+    group.join = join.parent;
+    join.expected &= ~join.arrived;
+    join.arrived = 0;
+    groups.push_back(group);
+    any = true;
+  }
+  return any;
+}
+
 // A loop that comes back to a branch with the same registers while nobody has stored anything will do so for ever,
 // unless another warp, block or the host changes memory.
 void Warp::detect_spin(const Group& group) {
-  if (executed < next_spin_check) return;
   const uint64_t stores_now = launch->stores();
   const uint32_t bytes = launch->program->register_bytes;
   if (snapshot_pc == group.pc && snapshot_mask == group.mask && snapshot_stores == stores_now &&
       snapshot.size() == bytes && std::memcmp(snapshot.data(), file, bytes) == 0) {
-    spinning = true;
     yielded = true;
+    spinning = true;
     return;
   }
   spinning = false;
@@ -241,6 +260,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
     if (raw >= budget || yielded) {
       flush_counts();
       groups[index].pc = pc;
+      groups[index].deferred = yielded;
       return;
     }
     const Instruction& i = code[pc];
@@ -255,10 +275,10 @@ void Warp::run_group(size_t index, uint64_t limit) {
     }
     if (i.flow == Flow::Branch && (active == 0 || active == mask)) {
       const bool backward = active && i.target <= pc;
-      if (backward && raw >= 64) {
+      if (backward && executed + raw >= next_spin_check) {
         flush_counts();
         groups[index].pc = pc;
-        if (executed >= next_spin_check) detect_spin(groups[index]);
+        detect_spin(groups[index]);
         pc = i.target;
         budget = limit > executed ? limit - executed : 0;
         continue;
@@ -345,6 +365,11 @@ void Warp::run(uint64_t quantum) {
         learn_clock(*this, block->cluster->completed_clock);
       }
       if (group.state != Group::State::Ready) continue;
+      if (best != groups.size() && group.deferred && !groups[best].deferred) continue;
+      if (best != groups.size() && !group.deferred && groups[best].deferred) {
+        best = k;
+        continue;
+      }
       ++ready;
       // Lowest address first keeps lanes together; a random schedule takes any.
       const bool better = best == groups.size() || (random ? (*random)() % ready == 0 : group.pc < groups[best].pc);
@@ -354,6 +379,8 @@ void Warp::run(uint64_t quantum) {
       if (!run_waiting_collectives()) return;
       continue;
     }
+    if (groups[best].deferred)
+      for (Group& group : groups) group.deferred = false;
     run_group(best, limit);
   }
 }

@@ -25,7 +25,7 @@ struct Group {
   int join = -1;            // where these lanes wait for the others they parted from
   State state = State::Ready;
   uint32_t barrier = 0;     // AtBarrier: which
-  bool barrier_done = false;
+  bool deferred = false;    // it yielded: the other groups go first
 };
 
 // Lanes that parted at a branch and meet again at its immediate post-dominator.
@@ -84,7 +84,7 @@ struct alignas(64) Warp {
   uint32_t snapshot_pc = kNone, snapshot_mask = 0;
   uint64_t snapshot_stores = 0;
   bool spinning = false;
-  uint64_t next_spin_check = 100000, spin_interval = 20000;
+  uint64_t next_spin_check = 4096, spin_interval = 4096;
 
   template <class T>
   T* reg(uint32_t offset) {
@@ -96,6 +96,7 @@ struct alignas(64) Warp {
 
   // Runs groups until none can go on, a quantum is used up or a statement asks to let others run.
   void run(uint64_t quantum);
+  bool release_waiting_lanes();
 
  private:
   void run_group(size_t index, uint64_t limit);
