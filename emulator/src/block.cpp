@@ -153,7 +153,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
     w.clock.assign(size_t{count} * launch->cluster_blocks(), tick_floor);
     w.snapshot_pc = kNone;
     w.spinning = false;
-    w.next_spin_check = w.spin_interval = 4096;
+    w.next_spin_check = w.spin_interval = 1024;
     fill_specials(w);
   }
 }

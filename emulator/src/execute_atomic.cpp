@@ -94,7 +94,6 @@ void atomic_lanes(Warp& w, const Instruction& i, uint32_t active) {
     if (i.dst != kNone) w.reg<T>(i.dst)[lane] = old;
   };
   const uint8_t flags = i.flags | kStrong;
-  const uint64_t stores_before = w.stores->load(std::memory_order_relaxed);
   if (shared) {
     for_each_active(shared, [&](int lane) {
       one(lane, shared_pointer(w, address[lane], sizeof(T), lane, AccessKind::Atomic, flags));
@@ -113,8 +112,11 @@ void atomic_lanes(Warp& w, const Instruction& i, uint32_t active) {
     }
   }
   // A failed compare-and-swap is no progress.
-  w.stores->store(stores_before + (changed ? 1 : 0), std::memory_order_relaxed);
-  if (!changed) w.yielded = true;
+  if (changed) {
+    w.count_store();
+  } else {
+    w.yielded = true;
+  }
 }
 
 template <class T, int... k>

@@ -220,7 +220,8 @@ void Warp::detect_spin(const Group& group) {
   spinning = false;
   if (snapshot_pc == group.pc && snapshot_mask == group.mask) {
     snapshot_pc = kNone;
-    spin_interval = std::min<uint64_t>(spin_interval * 2, 1u << 22);
+    // A loop that computes is looked at ever more rarely; one that waits while others store, as often as before.
+    spin_interval = snapshot_stores == stores_now ? std::min<uint64_t>(spin_interval * 2, 1u << 22) : 1024;
     next_spin_check = executed + spin_interval;
     return;
   }
@@ -228,7 +229,6 @@ void Warp::detect_spin(const Group& group) {
   snapshot_mask = group.mask;
   snapshot_stores = stores_now;
   snapshot.assign(file, file + bytes);
-  if (executed > next_spin_check + spin_interval) next_spin_check = executed;
 }
 
 void Warp::run_group(size_t index, uint64_t limit) {
