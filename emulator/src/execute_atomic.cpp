@@ -105,10 +105,9 @@ void atomic_lanes(Warp& w, const Instruction& i, uint32_t active) {
     count_global(w, global, address, sizeof(T), AccessKind::Atomic);
     while (global) {
       const GlobalSpan span = global_span(w, global, address, sizeof(T), AccessKind::Atomic, flags);
-      for_each_active(span.lanes, [&](int lane) {
-        if (w.launch->checks.global_races) synchronise_at(w, address[lane], true);
-        one(lane, span.host + address[lane]);
-      });
+      publish_at(w, span.lanes, address, i.flags);
+      for_each_active(span.lanes, [&](int lane) { one(lane, span.host + address[lane]); });
+      learn_at(w, span.lanes, address);
     }
   }
   // A failed compare-and-swap is no progress.

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "address_space.h"
+#include "global_races.h"
 #include "lanes.h"
 #include "memory_access.h"
 
@@ -111,8 +112,9 @@ void load_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t 
   const uint32_t all = active;
   while (active) {
     const GlobalSpan span = global_span(w, active, address, bytes, AccessKind::Load, i.flags);
-    if (span.contiguous && load_fast(w, i, span.host + span.first)) continue;
-    for_each_active(span.lanes, [&](int lane) { load_lane(w, i, lane, span.host + address[lane]); });
+    if (!span.contiguous || !load_fast(w, i, span.host + span.first))
+      for_each_active(span.lanes, [&](int lane) { load_lane(w, i, lane, span.host + address[lane]); });
+    if (i.flags & kStrong) learn_at(w, span.lanes, address);
   }
   if (counted) count_global(w, all, address, bytes, AccessKind::Load);
 }
@@ -122,6 +124,7 @@ void store_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t
   const uint32_t all = active;
   while (active) {
     const GlobalSpan span = global_span(w, active, address, bytes, AccessKind::Store, i.flags);
+    if (i.flags & kStrong) publish_at(w, span.lanes, address, i.flags);
     if (span.contiguous && store_fast(w, i, span.host + span.first)) continue;
     for_each_active(span.lanes, [&](int lane) { store_lane(w, i, lane, span.host + address[lane]); });
   }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "block.h"
+#include "global_races.h"
 #include "memory_access.h"
 #include "race_checker.h"
 
@@ -164,6 +165,9 @@ void run_launch(Launch& launch) {
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t k = 0; k < threads; ++k) workers.push_back(std::make_unique<Worker>(launch, k));
   launch.running_workers = threads;
+  std::unique_ptr<GlobalRaces> races;
+  if (launch.checks.global_races) races = std::make_unique<GlobalRaces>(launch.blocks());
+  launch.global_races = races.get();
   std::vector<std::thread> others;
   auto body = [&](Worker& worker) {
     worker.run();
@@ -173,6 +177,7 @@ void run_launch(Launch& launch) {
   for (uint32_t k = 1; k < threads; ++k) others.emplace_back([&, k] { body(*workers[k]); });
   body(*workers[0]);
   for (std::thread& thread : others) thread.join();
+  launch.global_races = nullptr;
   for (const auto& worker : workers) launch.counters.add(worker->counters);
   for (Allocation* allocation : launch.memory->touched(launch.id)) {
     if (allocation->kind == MemoryKind::Constant) continue;  // has a cache of its own

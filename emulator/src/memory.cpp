@@ -184,7 +184,7 @@ void Memory::begin_touch(Allocation& allocation, uint64_t launch, bool shadow) {
   const uint64_t sectors = (allocation.bytes + 31) / 32 + 1;  // one more: host memory need not start on a sector
   allocation.loaded_first.reset(sectors);
   allocation.stored.reset(sectors);
-  if (shadow) allocation.shadow.reset(new GlobalShadowCell[allocation.bytes / 2 + 2]);
+  if (shadow) allocation.shadow.reset(new GlobalShadowCell[allocation.bytes / 4 + 2]);
   allocation.touched_by.store(launch, std::memory_order_release);
 }
 

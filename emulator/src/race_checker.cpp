@@ -104,6 +104,4 @@ void learn_clock(Warp& w, const std::vector<uint32_t>& from) {
   w.full_sync_tick = w.tick++;
 }
 
-void check_global(Warp&, Allocation&, uint32_t, const uint64_t[32], uint32_t, AccessKind, uint8_t) {}
-
 }  // namespace fusednorm::emulator
