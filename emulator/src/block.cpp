@@ -135,6 +135,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
     w.counters = &counters;
     w.stores = &stores;
     w.index = k;
+    w.first_cluster_warp = rank * count;
     const uint32_t lanes = std::min(32u, threads - 32 * k);
     w.exist = w.alive = lanes == 32 ? kFullMask : (1u << lanes) - 1;
     w.groups.clear();

@@ -129,7 +129,7 @@ void convert_handler(Warp& w, const Instruction& i, uint32_t active) {
 // The conversions that hot loops consist of, vectorised.
 void half_to_float(Warp& w, const Instruction& i, uint32_t active) {
   const uint16_t* a = w.reg<uint16_t>(i.a);
-  for_lanes(w.reg<float>(i.dst), active, [=](int lane) { return decode_half(a[lane]); });
+  for_lanes(w.reg<float>(i.dst), active, [=](int lane) { return canonical(decode_half(a[lane])); });
 }
 void bfloat_to_float(Warp& w, const Instruction& i, uint32_t active) {
   const uint16_t* a = w.reg<uint16_t>(i.a);

@@ -131,8 +131,32 @@ void store_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t
   count_global(w, all, address, bytes, AccessKind::Store);
 }
 
+bool is_uniform(uint32_t active, const uint64_t address[32]) {
+  const uint64_t first = address[__builtin_ctz(active)];
+  uint64_t difference = 0;
+  for (int lane = 0; lane < 32; ++lane) difference |= (active >> lane & 1) ? address[lane] ^ first : 0;
+  return difference == 0;
+}
+
 void load_shared(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
   const uint32_t bytes = access_bytes(i);
+  if (is_uniform(active, address)) {
+    // A broadcast. Checking two lanes is enough: at least one of them is not the writer.
+    const int low = __builtin_ctz(active), high = 31 - __builtin_clz(active);
+    const uint8_t* from = shared_pointer(w, address[low], bytes, low, AccessKind::Load, i.flags);
+    if (high != low) shared_pointer(w, address[high], bytes, high, AccessKind::Load, i.flags);
+    if (i.width == 4 && i.register_width == 4) {
+      for (int element = 0; element < i.count; ++element) {
+        uint32_t value;
+        std::memcpy(&value, from + 4 * element, 4);
+        for_lanes(w.reg<uint32_t>(i.list[element]), active, [=](int) { return value; });
+      }
+    } else {
+      for_each_active(active, [&](int lane) { load_lane(w, i, lane, from); });
+    }
+    count_shared(w, active & (0u - active), address, 4, AccessKind::Load);
+    return;
+  }
   for_each_active(active, [&](int lane) {
     load_lane(w, i, lane, shared_pointer(w, address[lane], bytes, lane, AccessKind::Load, i.flags));
   });

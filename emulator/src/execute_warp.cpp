@@ -1,4 +1,6 @@
 // What lanes of a warp do together: shfl, vote, match, redux, activemask, elect.
+#include <algorithm>
+
 #include "lanes.h"
 #include "memory_access.h"
 
@@ -16,6 +18,18 @@ void shuffle(Warp& w, const Instruction& i, uint32_t active) {
   uint32_t* d = w.reg<uint32_t>(i.dst);
   uint32_t value[32], valid = 0;
   ++w.counters->shuffles;
+  uint32_t common = kFullMask, differs = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    common &= members[lane];
+    differs |= (amount[lane] ^ amount[0]) | (clamp[lane] ^ 31u);
+  }
+  if (kMode == kButterfly && active == kFullMask && common == kFullMask && differs == 0) {
+    const int b = static_cast<int>(amount[0] & 31);
+    for (int lane = 0; lane < 32; ++lane) value[lane] = source[lane ^ b];
+    std::copy(value, value + 32, d);
+    if (i.dst2 != kNone) w.predicate(i.dst2) = kFullMask;
+    return;
+  }
   for_each_active(active, [&](int lane) {
     const int b = static_cast<int>(amount[lane] & 31), c = static_cast<int>(clamp[lane] & 31);
     const int segment = static_cast<int>(clamp[lane] >> 8 & 31);

@@ -7,10 +7,6 @@
 
 namespace fusednorm::emulator {
 
-uint32_t cluster_warp(const Warp& w) {
-  return w.block->rank * static_cast<uint32_t>(w.block->warps.size()) + w.index;
-}
-
 namespace {
 
 // Whether the access (thread, tick) is known to the current lane.

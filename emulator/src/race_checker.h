@@ -29,7 +29,7 @@ void check_shared(Warp& w, Block& owner, uint32_t offset, uint32_t bytes, int la
 
 // A __syncwarp, shuffle or the like with these lanes.
 void order_lanes(Warp& w, uint32_t lanes);
-uint32_t cluster_warp(const Warp& w);
+inline uint32_t cluster_warp(const Warp& w) { return w.first_cluster_warp + w.index; }
 void add_clock(std::vector<uint32_t>& into, const Warp& w);    // what a warp knows, itself included
 void learn_clock(Warp& w, const std::vector<uint32_t>& from);
 

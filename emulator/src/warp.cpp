@@ -134,6 +134,9 @@ void Warp::branch_table(Group& group, const Instruction& i, uint32_t active) {
 
 bool Warp::collective_ready(const Group&, const Instruction& i, uint32_t active) {
   const uint32_t* members = reg<uint32_t>(i.c);
+  uint32_t common = kFullMask;
+  for (int lane = 0; lane < 32; ++lane) common &= members[lane];
+  if (common == kFullMask && active == alive) return true;
   bool ready = true;
   for_each_active(active, [&](int lane) {
     if (!(members[lane] >> lane & 1))

@@ -55,6 +55,7 @@ struct alignas(64) Warp {
   Counters* counters = nullptr;
   std::atomic<uint64_t>* stores = nullptr;  // Launch::Progress of the host thread
   uint32_t index = 0;                 // in the block
+  uint32_t first_cluster_warp = 0;    // warps in the blocks of lower rank
   uint32_t exist = 0;                 // lanes of the block
   uint32_t alive = 0;                 // not exited
   std::vector<Group> groups;
