@@ -1,4 +1,5 @@
-// Broken kernels: each must be caught, with the right message, and with nothing said about its sound twin.
+// Broken kernels: each must be caught, with the right message, and with nothing said about its
+// sound twin.
 #include <cuda_pipeline.h>
 
 #include <cassert>
@@ -24,15 +25,20 @@ class Broken : public testing::Test {
   void expect_fault(cudaError_t error, std::initializer_list<const char*> words) {
     EXPECT_EQ(cudaDeviceSynchronize(), error) << "sticky error expected";
     const std::string report = fusednorm_emulator_last_report();
-    for (const char* word : words) EXPECT_NE(report.find(word), std::string::npos) << "'" << word << "' is missing in:\n" << report;
-    EXPECT_NE(report.find("broken_test.cu:"), std::string::npos) << "no source line in:\n" << report;
+    for (const char* word : words)
+      EXPECT_NE(report.find(word), std::string::npos) << "'" << word << "' is missing in:\n"
+                                                      << report;
+    EXPECT_NE(report.find("broken_test.cu:"), std::string::npos) << "no source line in:\n"
+                                                                 << report;
     EXPECT_NE(report.find("PTX line"), std::string::npos) << report;
     int* unused = nullptr;
     EXPECT_EQ(cudaMalloc(&unused, 4), error) << "the error must stick";
     fusednorm_emulator_reset_errors();
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
-  void expect_sound() { EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report(); }
+  void expect_sound() {
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
+  }
 };
 
 __global__ void store_past_end(int* x, int n) {
@@ -44,10 +50,14 @@ TEST_F(Broken, OffByOneStore) {
   store_past_end<<<1, 128>>>(x.get(), 99);
   expect_sound();
   store_past_end<<<1, 128>>>(x.get(), 100);
-  expect_fault(cudaErrorIllegalAddress, {"out-of-bounds global store of 4 bytes", "0 bytes past the end", "thread (100, 0, 0)", "store_past_end"});
+  expect_fault(cudaErrorIllegalAddress,
+               {"out-of-bounds global store of 4 bytes", "0 bytes past the end",
+                "thread (100, 0, 0)", "store_past_end"});
 }
 
-__global__ void read_first(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x]; }
+__global__ void read_first(const float* x, float* out) {
+  out[threadIdx.x] = x[threadIdx.x];
+}
 TEST_F(Broken, UseAfterFree) {
   float* x = nullptr;
   DeviceArray<float> out(32);
@@ -69,17 +79,21 @@ TEST_F(Broken, UninitialisedGlobalRead) {
   read_first<<<1, 31>>>(x.get(), out.get());
   expect_sound();
   read_first<<<1, 32>>>(x.get(), out.get());
-  expect_fault(cudaErrorLaunchFailure, {"uninitialised global load", "thread (31, 0, 0)", "byte 124"});
+  expect_fault(cudaErrorLaunchFailure,
+               {"uninitialised global load", "thread (31, 0, 0)", "byte 124"});
 }
 
-__global__ void load_float4(const float* x, float4* out) { out[threadIdx.x] = *reinterpret_cast<const float4*>(x + 4 * threadIdx.x); }
+__global__ void load_float4(const float* x, float4* out) {
+  out[threadIdx.x] = *reinterpret_cast<const float4*>(x + 4 * threadIdx.x);
+}
 TEST_F(Broken, MisalignedFloat4) {
   DeviceArray<float> x(std::vector<float>(256, 1.0f));
   DeviceArray<float4> out(32);
   load_float4<<<1, 32>>>(x.get(), out.get());
   expect_sound();
   load_float4<<<1, 32>>>(x.get() + 1, out.get());
-  expect_fault(cudaErrorMisalignedAddress, {"misaligned global load of 16 bytes", "multiple of 16"});
+  expect_fault(cudaErrorMisalignedAddress,
+               {"misaligned global load of 16 bytes", "multiple of 16"});
 }
 
 template <bool kSync>
@@ -157,7 +171,8 @@ TEST_F(Broken, SharedMemoryOutOfBounds) {
   shared_past_end<<<1, 1, 64>>>(x.get(), 15);
   expect_sound();
   shared_past_end<<<1, 1, 64>>>(x.get(), 16);
-  expect_fault(cudaErrorIllegalAddress, {"out-of-bounds shared store", "64 bytes of shared memory"});
+  expect_fault(cudaErrorIllegalAddress,
+               {"out-of-bounds shared store", "64 bytes of shared memory"});
 }
 
 __global__ void wait_missing(const float4* x, float4* out) {
@@ -181,7 +196,8 @@ TEST_F(Broken, BarrierReachedByPartOfABlock) {
   partial_barrier<<<1, 128>>>(x.get(), 128);
   expect_sound();
   partial_barrier<<<1, 128>>>(x.get(), 64);
-  expect_fault(cudaErrorLaunchFailure, {"barrier reached by part of a block", "64 threads wait", "64 have exited"});
+  expect_fault(cudaErrorLaunchFailure,
+               {"barrier reached by part of a block", "64 threads wait", "64 have exited"});
   partial_barrier<<<1, 128>>>(x.get(), 48);
   expect_fault(cudaErrorLaunchFailure, {"barrier reached by part of a block"});
 }
@@ -238,7 +254,9 @@ TEST_F(Broken, LongComputationIsNoDeadlock) {
   expect_sound();
 }
 
-__global__ void same_address(int* x) { x[threadIdx.x / 32] = int(blockIdx.x); }
+__global__ void same_address(int* x) {
+  x[threadIdx.x / 32] = int(blockIdx.x);
+}
 TEST_F(Broken, TwoBlocksWriteOneAddress) {
   DeviceArray<int> x(2);
   same_address<<<1, 32>>>(x.get());
@@ -260,11 +278,14 @@ TEST_F(Broken, TicketWithoutFence) {
   DeviceArray<int> data(8), out(1);
   DeviceArray<unsigned> ticket(std::vector<unsigned>{0});
   no_fence<<<8, 32>>>(data.get(), ticket.get(), out.get());
-  expect_fault(cudaErrorLaunchFailure, {"global-memory race between blocks", "read", "after a write"});
+  expect_fault(cudaErrorLaunchFailure,
+               {"global-memory race between blocks", "read", "after a write"});
 }
 
 __constant__ int constant_value;
-__global__ void write_constant(int* alias) { alias[0] = 1; }
+__global__ void write_constant(int* alias) {
+  alias[0] = 1;
+}
 TEST_F(Broken, StoreToConstantMemory) {
   void* address = nullptr;
   ASSERT_EQ(cudaGetSymbolAddress(&address, constant_value), cudaSuccess);
@@ -272,7 +293,9 @@ TEST_F(Broken, StoreToConstantMemory) {
   expect_fault(cudaErrorIllegalAddress, {"constant"});
 }
 
-__global__ void asserting(int value) { assert(value == 3 && "must be three"); }
+__global__ void asserting(int value) {
+  assert(value == 3 && "must be three");
+}
 TEST_F(Broken, DeviceAssert) {
   asserting<<<1, 1>>>(3);
   expect_sound();

@@ -1,4 +1,5 @@
-// Every instruction form, one at a time: a kernel of that one statement against the same thing done in host C++.
+// Every instruction form, one at a time: a kernel of that one statement against the same thing done
+// in host C++.
 #include <cuda_runtime.h>
 
 #include <cfenv>
@@ -14,15 +15,37 @@
 namespace {
 
 using Bits = uint64_t;
-template <class T> T as(Bits bits) { T value; std::memcpy(&value, &bits, sizeof value); return value; }
-template <class T> Bits bits(T value) { Bits out = 0; std::memcpy(&out, &value, sizeof value); return out; }
-float f(Bits b) { return as<float>(b); }
-double g(Bits b) { return as<double>(b); }
+template <class T>
+T as(Bits bits) {
+  T value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+template <class T>
+Bits bits(T value) {
+  Bits out = 0;
+  std::memcpy(&out, &value, sizeof value);
+  return out;
+}
+float f(Bits b) {
+  return as<float>(b);
+}
+double g(Bits b) {
+  return as<double>(b);
+}
 // Device NaNs are canonical in f32.
-Bits single(float value) { return value != value ? 0x7fffffffu : bits(value); }
-float half(Bits b) { return static_cast<float>(as<_Float16>(b & 0xffff)); }
-Bits to_half(double value) { return value != value ? 0x7fff : bits(static_cast<_Float16>(value)); }
-float bfloat(Bits b) { return f((b & 0xffff) << 16); }
+Bits single(float value) {
+  return value != value ? 0x7fffffffu : bits(value);
+}
+float half(Bits b) {
+  return static_cast<float>(as<_Float16>(b & 0xffff));
+}
+Bits to_half(double value) {
+  return value != value ? 0x7fff : bits(static_cast<_Float16>(value));
+}
+float bfloat(Bits b) {
+  return f((b & 0xffff) << 16);
+}
 Bits to_bfloat(double value) {  // by search among the neighbours, nothing like the emulator's way
   if (value != value) return 0x7fff;
   const float cut = f(bits(static_cast<float>(value)) & 0xffff0000u);
@@ -38,15 +61,16 @@ Bits to_bfloat(double value) {  // by search among the neighbours, nothing like 
 }
 
 struct Form {
-  const char* text;              // %d, %a, %b, %c are the operands
-  int out;                       // bytes; 0: a predicate
-  std::vector<int> in;           // bytes; 0: a predicate (odd inputs are true)
+  const char* text;     // %d, %a, %b, %c are the operands
+  int out;              // bytes; 0: a predicate
+  std::vector<int> in;  // bytes; 0: a predicate (odd inputs are true)
   std::function<Bits(Bits, Bits, Bits)> expected;
-  double relative = 0;           // tolerance for approximate functions, on f32
+  double relative = 0;  // tolerance for approximate functions, on f32
 };
 
 std::string replace_all(std::string text, const std::string& what, const std::string& with) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size()) text.replace(at, what.size(), with);
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
   return text;
 }
 
@@ -55,34 +79,97 @@ std::string kernel_of(const Form& form) {
   const char* names[] = {"%a", "%b", "%c"};
   for (size_t k = 0; k < form.in.size(); ++k) {
     const std::string index = std::to_string(k);
-    body += "ld.param.u64 %rd1, [in" + index + "];\nadd.s64 %rd1, %rd1, %rd0;\nld.global.u64 %w" + index + ", [%rd1];\n";
+    body += "ld.param.u64 %rd1, [in" + index + "];\nadd.s64 %rd1, %rd1, %rd0;\nld.global.u64 %w" +
+            index + ", [%rd1];\n";
     const int bytes = form.in[k];
-    if (bytes == 0) body += "and.b64 %w" + index + ", %w" + index + ", 1;\nsetp.ne.s64 %p" + index + ", %w" + index + ", 0;\n";
-    if (bytes == 2 || bytes == 4) body += "cvt.u" + std::to_string(8 * bytes) + ".u64 %" + (bytes == 2 ? "h" : "r") + index + ", %w" + index + ";\n";
+    if (bytes == 0)
+      body += "and.b64 %w" + index + ", %w" + index + ", 1;\nsetp.ne.s64 %p" + index + ", %w" +
+              index + ", 0;\n";
+    if (bytes == 2 || bytes == 4)
+      body += "cvt.u" + std::to_string(8 * bytes) + ".u64 %" + (bytes == 2 ? "h" : "r") + index +
+              ", %w" + index + ";\n";
     const std::string prefix = bytes == 0 ? "%p" : bytes == 2 ? "%h" : bytes == 4 ? "%r" : "%w";
     instruction = replace_all(instruction, names[k], prefix + index);
   }
-  const std::string target = form.out == 0 ? "%p9" : form.out == 2 ? "%h9" : form.out == 4 ? "%r9" : "%w9";
+  const std::string target = form.out == 0   ? "%p9"
+                             : form.out == 2 ? "%h9"
+                             : form.out == 4 ? "%r9"
+                                             : "%w9";
   body += replace_all(instruction, "%d", target) + "\n";
   if (form.out == 0) body += "selp.u64 %w9, 1, 0, %p9;\n";
-  if (form.out == 2 || form.out == 4) body += "cvt.u64.u" + std::to_string(8 * form.out) + " %w9, " + target + ";\n";
-  return ".version 8.7\n.target sm_75\n.address_size 64\n.visible .entry form(.param .u64 in0, .param .u64 in1, .param .u64 in2, .param .u64 out)\n{\n"
-         ".reg .pred %p<10>, %q<4>;\n.reg .b16 %h<10>, %hx<4>;\n.reg .b32 %r<10>, %x<4>;\n.reg .b64 %w<10>, %rd<3>, %y<4>;\n"
-         "mov.u32 %x0, %tid.x;\nmul.wide.u32 %rd0, %x0, 8;\n" + body +
-         "ld.param.u64 %rd1, [out];\nadd.s64 %rd1, %rd1, %rd0;\nst.global.u64 [%rd1], %w9;\nret;\n}\n";
+  if (form.out == 2 || form.out == 4)
+    body += "cvt.u64.u" + std::to_string(8 * form.out) + " %w9, " + target + ";\n";
+  return ".version 8.7\n.target sm_75\n.address_size 64\n.visible .entry form(.param .u64 in0, "
+         ".param .u64 in1, .param .u64 in2, .param .u64 out)\n{\n"
+         ".reg .pred %p<10>, %q<4>;\n.reg .b16 %h<10>, %hx<4>;\n.reg .b32 %r<10>, %x<4>;\n.reg "
+         ".b64 %w<10>, %rd<3>, %y<4>;\n"
+         "mov.u32 %x0, %tid.x;\nmul.wide.u32 %rd0, %x0, 8;\n" +
+         body +
+         "ld.param.u64 %rd1, [out];\nadd.s64 %rd1, %rd1, %rd0;\nst.global.u64 [%rd1], "
+         "%w9;\nret;\n}\n";
 }
 
 std::vector<Bits> inputs(int which) {
-  std::vector<Bits> values = {0, 1, 2, 3, 31, 32, 33, 63, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
-                              0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000, 0x00000001, 0x00800000, 0x40490fdb, 0x3c00, 0x7c00,
-                              0x7e00, 0x0001, 0x0400, 0x3f80, 0x7f7fffff, 0x7fffffffffffffffull, 0x8000000000000000ull, ~0ull,
-                              bits(1.0), bits(-2.5), bits(1e300), bits(0.5), bits(65504.0), bits(1e-310), bits(65519.0f), bits(65520.0f), bits(0.5f),
-                              bits(1.5f), bits(2.5f), bits(-0.5f), bits(3e9f), bits(-3e9f), bits(5.96e-8f), bits(2.98e-8f), bits(1e-40f)};
+  std::vector<Bits> values = {0,
+                              1,
+                              2,
+                              3,
+                              31,
+                              32,
+                              33,
+                              63,
+                              0x7f,
+                              0x80,
+                              0xff,
+                              0x7fff,
+                              0x8000,
+                              0xffff,
+                              0x7fffffff,
+                              0x80000000,
+                              0xffffffff,
+                              0x3f800000,
+                              0xbf800000,
+                              0x7f800000,
+                              0xff800000,
+                              0x7fc00000,
+                              0x00000001,
+                              0x00800000,
+                              0x40490fdb,
+                              0x3c00,
+                              0x7c00,
+                              0x7e00,
+                              0x0001,
+                              0x0400,
+                              0x3f80,
+                              0x7f7fffff,
+                              0x7fffffffffffffffull,
+                              0x8000000000000000ull,
+                              ~0ull,
+                              bits(1.0),
+                              bits(-2.5),
+                              bits(1e300),
+                              bits(0.5),
+                              bits(65504.0),
+                              bits(1e-310),
+                              bits(65519.0f),
+                              bits(65520.0f),
+                              bits(0.5f),
+                              bits(1.5f),
+                              bits(2.5f),
+                              bits(-0.5f),
+                              bits(3e9f),
+                              bits(-3e9f),
+                              bits(5.96e-8f),
+                              bits(2.98e-8f),
+                              bits(1e-40f)};
   std::mt19937_64 random(static_cast<unsigned>(which) * 77 + 5);
   std::shuffle(values.begin(), values.end(), random);
   while (values.size() < 128) {
     const Bits any = random();
-    values.push_back(values.size() % 3 == 0 ? any : values.size() % 3 == 1 ? bits(static_cast<float>(static_cast<int>(any % 2000) - 1000) / 7) : bits(static_cast<double>(static_cast<int64_t>(any) >> 30) / 3));
+    values.push_back(values.size() % 3 == 0 ? any
+                     : values.size() % 3 == 1
+                         ? bits(static_cast<float>(static_cast<int>(any % 2000) - 1000) / 7)
+                         : bits(static_cast<double>(static_cast<int64_t>(any) >> 30) / 3));
   }
   return values;
 }
@@ -96,31 +183,52 @@ TEST_P(Instructions, AgreesWithTheHost) {
   std::vector<std::vector<Bits>> in = {inputs(1), inputs(2), inputs(3)};
   DeviceArray<Bits> a(in[0]), b(in[1]), c(in[2]), out(128);
   Bits *pa = a.get(), *pb = b.get(), *pc = c.get(), *po = out.get();
-  ASSERT_EQ(module.launch("form", 1, 128, {&pa, &pb, &pc, &po}), cudaSuccess) << fusednorm_emulator_last_report() << kernel_of(form);
+  ASSERT_EQ(module.launch("form", 1, 128, {&pa, &pb, &pc, &po}), cudaSuccess)
+      << fusednorm_emulator_last_report() << kernel_of(form);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
   const std::vector<Bits> got = out.values();
-  auto cut = [](Bits value, int bytes) { return bytes == 0 ? value & 1 : bytes == 8 ? value : value & ((1ull << (8 * bytes)) - 1); };
+  auto cut = [](Bits value, int bytes) {
+    return bytes == 0 ? value & 1 : bytes == 8 ? value : value & ((1ull << (8 * bytes)) - 1);
+  };
   for (int k = 0; k < 128; ++k) {
     Bits x[3] = {0, 0, 0};
     for (size_t j = 0; j < form.in.size(); ++j) x[j] = cut(in[j][k], form.in[j]);
     const Bits expected = cut(form.expected(x[0], x[1], x[2]), form.out);
     if (form.relative > 0) {
       const double want = f(expected), have = f(got[k]);
-      if (want != want) EXPECT_NE(have, have);
-      else if (std::isinf(want) || want == 0) EXPECT_EQ(have, want) << form.text << " of " << f(x[0]);
-      else EXPECT_NEAR(have, want, std::fabs(want) * form.relative + 1e-37) << form.text << " of " << f(x[0]);
+      if (want != want)
+        EXPECT_NE(have, have);
+      else if (std::isinf(want) || want == 0)
+        EXPECT_EQ(have, want) << form.text << " of " << f(x[0]);
+      else
+        EXPECT_NEAR(have, want, std::fabs(want) * form.relative + 1e-37)
+            << form.text << " of " << f(x[0]);
     } else {
-      EXPECT_EQ(got[k], expected) << form.text << std::hex << " of " << x[0] << ", " << x[1] << ", " << x[2];
+      EXPECT_EQ(got[k], expected) << form.text << std::hex << " of " << x[0] << ", " << x[1] << ", "
+                                  << x[2];
     }
   }
 }
 
-template <class T> Bits ordered_min(Bits a, Bits b) { return bits(std::min(as<T>(a), as<T>(b))); }
-template <class T> Bits ordered_max(Bits a, Bits b) { return bits(std::max(as<T>(a), as<T>(b))); }
-int32_t s(Bits b) { return static_cast<int32_t>(b); }
-int64_t sl(Bits b) { return static_cast<int64_t>(b); }
-uint32_t u(Bits b) { return static_cast<uint32_t>(b); }
-template <class F> Bits rounded(int mode, F body) {
+template <class T>
+Bits ordered_min(Bits a, Bits b) {
+  return bits(std::min(as<T>(a), as<T>(b)));
+}
+template <class T>
+Bits ordered_max(Bits a, Bits b) {
+  return bits(std::max(as<T>(a), as<T>(b)));
+}
+int32_t s(Bits b) {
+  return static_cast<int32_t>(b);
+}
+int64_t sl(Bits b) {
+  return static_cast<int64_t>(b);
+}
+uint32_t u(Bits b) {
+  return static_cast<uint32_t>(b);
+}
+template <class F>
+Bits rounded(int mode, F body) {
   std::fesetround(mode);
   volatile float result = body();
   std::fesetround(FE_TONEAREST);
@@ -128,8 +236,10 @@ template <class F> Bits rounded(int mode, F body) {
 }
 Bits to_integer(double value, double low, double high) {
   if (value != value) return 0;
-  if (value <= low) return low < 0 ? static_cast<Bits>(static_cast<int64_t>(low)) : static_cast<Bits>(low);
-  if (value >= high) return high > 9e18 ? (high > 1e19 ? ~0ull : INT64_MAX) : static_cast<Bits>(high);
+  if (value <= low)
+    return low < 0 ? static_cast<Bits>(static_cast<int64_t>(low)) : static_cast<Bits>(low);
+  if (value >= high)
+    return high > 9e18 ? (high > 1e19 ? ~0ull : INT64_MAX) : static_cast<Bits>(high);
   return low < 0 ? static_cast<Bits>(static_cast<int64_t>(value)) : static_cast<Bits>(value);
 }
 Bits pick_bytes(Bits a, Bits b, Bits selector) {
@@ -146,17 +256,26 @@ Bits pick_bytes(Bits a, Bits b, Bits selector) {
 Bits half_pair(Bits a, Bits b, Bits c, double (*op)(double, double, double), bool brain) {
   Bits out = 0;
   for (int k = 0; k < 32; k += 16) {
-    const double value = brain ? op(bfloat(a >> k), bfloat(b >> k), bfloat(c >> k)) : op(half(a >> k), half(b >> k), half(c >> k));
+    const double value = brain ? op(bfloat(a >> k), bfloat(b >> k), bfloat(c >> k))
+                               : op(half(a >> k), half(b >> k), half(c >> k));
     out |= (brain ? to_bfloat(value) : to_half(value)) << k;
   }
   return out;
 }
-float device_min(float a, float b) { return a != a ? b : b != b ? a : a == b ? (std::signbit(a) ? a : b) : std::min(a, b); }
-float device_max(float a, float b) { return a != a ? b : b != b ? a : a == b ? (std::signbit(a) ? b : a) : std::max(a, b); }
-float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+float device_min(float a, float b) {
+  return a != a ? b : b != b ? a : a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+}
+float device_max(float a, float b) {
+  return a != a ? b : b != b ? a : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+}
+float flushed(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
 
 #define ABC [](Bits a, Bits b, Bits c) -> Bits { (void)a; (void)b; (void)c; return
-#define END ; }
+#define END \
+  ;         \
+  }
 
 const std::vector<Form> kForms = {
     // integers
@@ -182,6 +301,7 @@ const std::vector<Form> kForms = {
     {"{ add.cc.u32 %x1, %a, %b; addc.u32 %d, %c, 0; }", 4, {4, 4, 4}, ABC c + ((a + b) >> 32) END},
     {"{ sub.cc.u32 %x1, %a, %b; subc.u32 %d, %c, 0; }", 4, {4, 4, 4}, ABC c - (a < b) END},
     {"dp4a.u32.u32 %d, %a, %b, %c;", 4, {4, 4, 4}, ABC c + (a & 255) * (b & 255) + (a >> 8 & 255) * (b >> 8 & 255) + (a >> 16 & 255) * (b >> 16 & 255) + (a >> 24) * (b >> 24) END},
+    {"add.u16x2 %d, %a, %b;", 4, {4, 4}, ABC ((a + b) & 0xffff) | ((a >> 16) + (b >> 16)) << 16 END}, {"max.s16x2 %d, %a, %b;", 4, {4, 4}, ABC (ordered_max<int16_t>(a, b) & 0xffff) | ordered_max<int16_t>(a >> 16, b >> 16) << 16 END},
     // bits
     {"and.b32 %d, %a, %b;", 4, {4, 4}, ABC a & b END}, {"or.b64 %d, %a, %b;", 8, {8, 8}, ABC a | b END}, {"xor.b16 %d, %a, %b;", 2, {2, 2}, ABC a ^ b END},
     {"not.b32 %d, %a;", 4, {4}, ABC ~a END}, {"cnot.b32 %d, %a;", 4, {4}, ABC a == 0 END}, {"and.pred %d, %a, %b;", 0, {0, 0}, ABC a & b END},
@@ -263,7 +383,8 @@ const std::vector<Form> kForms = {
 
 std::string name_of(const testing::TestParamInfo<Form>& info) {
   std::string name;
-  for (const char* at = info.param.text; *at && *at != ';'; ++at) name += std::isalnum(static_cast<unsigned char>(*at)) ? *at : '_';
+  for (const char* at = info.param.text; *at && *at != ';'; ++at)
+    name += std::isalnum(static_cast<unsigned char>(*at)) ? *at : '_';
   return std::to_string(info.index) + "_" + name;
 }
 INSTANTIATE_TEST_SUITE_P(Forms, Instructions, testing::ValuesIn(kForms), name_of);

@@ -1,4 +1,5 @@
-// Whole programs as a user would write them, <<<>>> and all, built for several architectures and run on a device of each.
+// Whole programs as a user would write them, <<<>>> and all, built for several architectures and
+// run on a device of each.
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
 #include <cooperative_groups/reduce.h>
@@ -17,7 +18,8 @@ namespace cg = cooperative_groups;
 
 namespace {
 
-// Every test runs on devices of all these capabilities, and on each with the fixed and a shuffled order.
+// Every test runs on devices of all these capabilities, and on each with the fixed and a shuffled
+// order.
 class Programs : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
@@ -49,7 +51,8 @@ __device__ float warp_sum(float v) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(128) layer_norm(const T* x, T* y, const float* gamma, int cols, float eps) {
+__global__ void __launch_bounds__(128)
+    layer_norm(const T* x, T* y, const float* gamma, int cols, float eps) {
   __shared__ float part[4];
   const T* row = x + static_cast<size_t>(blockIdx.x) * cols;
   float sum = 0;
@@ -59,7 +62,8 @@ __global__ void __launch_bounds__(128) layer_norm(const T* x, T* y, const float*
   __syncthreads();
   const float mean = (part[0] + part[1] + part[2] + part[3]) / cols;
   float square = 0;
-  for (int c = threadIdx.x; c < cols; c += 128) square += (float(row[c]) - mean) * (float(row[c]) - mean);
+  for (int c = threadIdx.x; c < cols; c += 128)
+    square += (float(row[c]) - mean) * (float(row[c]) - mean);
   square = warp_sum(square);
   __syncthreads();
   if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = square;
@@ -87,24 +91,30 @@ void check_layer_norm(double tolerance) {
     mean /= cols;
     for (int c = 0; c < cols; ++c) square += std::pow(float(x[r * cols + c]) - mean, 2);
     for (int c = 0; c < cols; ++c) {
-      const double expected = (float(x[r * cols + c]) - mean) / std::sqrt(square / cols + 1e-5) * gamma[c];
-      ASSERT_NEAR(float(y[r * cols + c]), expected, tolerance * (1 + std::fabs(expected))) << r << " " << c;
+      const double expected =
+          (float(x[r * cols + c]) - mean) / std::sqrt(square / cols + 1e-5) * gamma[c];
+      ASSERT_NEAR(float(y[r * cols + c]), expected, tolerance * (1 + std::fabs(expected)))
+          << r << " " << c;
     }
   }
 }
 
 TEST_P(Programs, LayerNorm) {
-  // One rounding at the store: half an ulp of the dtype, f32 arithmetic well inside that for the 16-bit ones.
+  // One rounding at the store: half an ulp of the dtype, f32 arithmetic well inside that for the
+  // 16-bit ones.
   for_seeds([] { check_layer_norm<float>(2e-6); });
   for_seeds([] { check_layer_norm<__half>(0x1p-11 + 1e-5); });
   for_seeds([] { check_layer_norm<__nv_bfloat16>(0x1p-8 + 1e-5); });
 }
 
-// Partial sums of every block, a ticket, and the last block adds them up: must not be called a race.
-__global__ void last_block_sum(const float* x, int n, float* partial, unsigned* ticket, float* total) {
+// Partial sums of every block, a ticket, and the last block adds them up: must not be called a
+// race.
+__global__ void last_block_sum(const float* x, int n, float* partial, unsigned* ticket,
+                               float* total) {
   __shared__ bool last;
   float sum = 0;
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += x[i];
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    sum += x[i];
   sum = warp_sum(sum);
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = sum;
@@ -151,7 +161,9 @@ TEST_P(Programs, CooperativeGridSync) {
     int* pointer = data.get();
     int steps = 5;
     void* arguments[] = {&pointer, &steps};
-    ASSERT_EQ(cudaLaunchCooperativeKernel(rotate_through_grid, dim3(4), dim3(64), arguments, 0, nullptr), cudaSuccess);
+    ASSERT_EQ(
+        cudaLaunchCooperativeKernel(rotate_through_grid, dim3(4), dim3(64), arguments, 0, nullptr),
+        cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const std::vector<int> end = data.values();
     for (size_t i = 0; i < end.size(); ++i) ASSERT_EQ(end[i], start[(i + 5) % start.size()]);
@@ -160,7 +172,9 @@ TEST_P(Programs, CooperativeGridSync) {
   int steps = 1;
   void* arguments[] = {&null, &steps};
   fusednorm_emulator_set_print_reports(0);
-  EXPECT_EQ(cudaLaunchCooperativeKernel(rotate_through_grid, dim3(1 << 20), dim3(1024), arguments, 0, nullptr), cudaErrorCooperativeLaunchTooLarge);
+  EXPECT_EQ(cudaLaunchCooperativeKernel(rotate_through_grid, dim3(1 << 20), dim3(1024), arguments,
+                                        0, nullptr),
+            cudaErrorCooperativeLaunchTooLarge);
 }
 
 __global__ void neighbours_sum(const float* x, float* out) {
@@ -170,7 +184,8 @@ __global__ void neighbours_sum(const float* x, float* out) {
   mine[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
   cluster.sync();
   float sum = 0;
-  for (unsigned rank = 0; rank < cluster.num_blocks(); ++rank) sum += cluster.map_shared_rank(mine, rank)[threadIdx.x];
+  for (unsigned rank = 0; rank < cluster.num_blocks(); ++rank)
+    sum += cluster.map_shared_rank(mine, rank)[threadIdx.x];
   cluster.sync();
   out[blockIdx.x * 64 + threadIdx.x] = sum + 1000 * cluster.block_rank();
 #endif
@@ -190,11 +205,15 @@ TEST_P(Programs, ClusterWithDistributedSharedMemory) {
   config.numAttrs = 1;
   if (GetParam() < 90) {
     fusednorm_emulator_set_print_reports(0);
-    EXPECT_EQ(cudaLaunchKernelEx(&config, neighbours_sum, static_cast<const float*>(dx.get()), out.get()), cudaErrorNotSupported);
+    EXPECT_EQ(
+        cudaLaunchKernelEx(&config, neighbours_sum, static_cast<const float*>(dx.get()), out.get()),
+        cudaErrorNotSupported);
     return;
   }
   for_seeds([&] {
-    ASSERT_EQ(cudaLaunchKernelEx(&config, neighbours_sum, static_cast<const float*>(dx.get()), out.get()), cudaSuccess);
+    ASSERT_EQ(
+        cudaLaunchKernelEx(&config, neighbours_sum, static_cast<const float*>(dx.get()), out.get()),
+        cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
     const std::vector<float> y = out.values();
     for (int b = 0; b < 8; ++b)
@@ -216,7 +235,8 @@ __global__ void staged_copy(const float4* x, float4* y, int tiles) {
   __pipeline_commit();
   for (int tile = 0; tile < tiles; ++tile) {
     if (tile + 1 < tiles)
-      __pipeline_memcpy_async(&stage[(tile + 1) % 2 * blockDim.x + threadIdx.x], &x[(tile + 1) * blockDim.x + threadIdx.x], 16);
+      __pipeline_memcpy_async(&stage[(tile + 1) % 2 * blockDim.x + threadIdx.x],
+                              &x[(tile + 1) * blockDim.x + threadIdx.x], 16);
     __pipeline_commit();
     __pipeline_wait_prior(1);
     __syncthreads();
@@ -255,8 +275,14 @@ __device__ __noinline__ float polynomial(float x, int degree, float* derivative)
   if (degree > 2) return value;
   return -value;
 }
-struct Pair { float a; int b; double c; };
-__device__ __noinline__ Pair swap_pair(Pair p) { return {float(p.c), p.b * 2, double(p.a)}; }
+struct Pair {
+  float a;
+  int b;
+  double c;
+};
+__device__ __noinline__ Pair swap_pair(Pair p) {
+  return {float(p.c), p.b * 2, double(p.a)};
+}
 
 __global__ void calls(float* out) {
   float slope;
@@ -288,13 +314,30 @@ __global__ void diverge(const int* x, int* out) {
   const int t = threadIdx.x;
   int v = x[t], acc = 0;
   switch (v % 7) {
-    case 0: acc = 10; break;
-    case 1: acc = 20 + v; break;
-    case 2: for (int i = 0; i < t % 9; ++i) acc += i * v; break;
-    case 3: acc = v > 50 ? -1 : -2; [[fallthrough]];
-    case 4: acc += 7; break;
-    case 5: while (v > 1) { v = v & 1 ? 3 * v + 1 : v / 2; ++acc; if (acc > 40) break; } break;
-    default: return;
+    case 0:
+      acc = 10;
+      break;
+    case 1:
+      acc = 20 + v;
+      break;
+    case 2:
+      for (int i = 0; i < t % 9; ++i) acc += i * v;
+      break;
+    case 3:
+      acc = v > 50 ? -1 : -2;
+      [[fallthrough]];
+    case 4:
+      acc += 7;
+      break;
+    case 5:
+      while (v > 1) {
+        v = v & 1 ? 3 * v + 1 : v / 2;
+        ++acc;
+        if (acc > 40) break;
+      }
+      break;
+    default:
+      return;
   }
   acc += __popc(__activemask()) > 32 ? 1000000 : 0;
   out[t] = acc;
@@ -313,13 +356,30 @@ TEST_P(Programs, DivergenceAndReconvergence) {
     for (int t = 0; t < 256; ++t) {
       int v = x[t], acc = 0;
       switch (v % 7) {
-        case 0: acc = 10; break;
-        case 1: acc = 20 + v; break;
-        case 2: for (int i = 0; i < t % 9; ++i) acc += i * v; break;
-        case 3: acc = v > 50 ? -1 : -2; [[fallthrough]];
-        case 4: acc += 7; break;
-        case 5: while (v > 1) { v = v & 1 ? 3 * v + 1 : v / 2; ++acc; if (acc > 40) break; } break;
-        default: acc = -99;
+        case 0:
+          acc = 10;
+          break;
+        case 1:
+          acc = 20 + v;
+          break;
+        case 2:
+          for (int i = 0; i < t % 9; ++i) acc += i * v;
+          break;
+        case 3:
+          acc = v > 50 ? -1 : -2;
+          [[fallthrough]];
+        case 4:
+          acc += 7;
+          break;
+        case 5:
+          while (v > 1) {
+            v = v & 1 ? 3 * v + 1 : v / 2;
+            ++acc;
+            if (acc > 40) break;
+          }
+          break;
+        default:
+          acc = -99;
       }
       ASSERT_EQ(y[t], acc) << t;
     }
@@ -388,7 +448,8 @@ __global__ void chain(volatile int* flag, int* order) {
   if (threadIdx.x == 0) {
     while (blockIdx.x > 0 && flag[blockIdx.x - 1] == 0) {
     }
-    order[blockIdx.x] = blockIdx.x == 0 ? 1 : *static_cast<volatile int*>(&order[blockIdx.x - 1]) + 1;
+    order[blockIdx.x] =
+        blockIdx.x == 0 ? 1 : *static_cast<volatile int*>(&order[blockIdx.x - 1]) + 1;
     __threadfence();
     flag[blockIdx.x] = 1;
   }
@@ -403,7 +464,8 @@ TEST_P(Programs, BlocksThatWaitForEarlierOnes) {
   });
 }
 
-__global__ void atomics(int* i, unsigned long long* u, float* f, double* d, __half2* h, unsigned* wrapped) {
+__global__ void atomics(int* i, unsigned long long* u, float* f, double* d, __half2* h,
+                        unsigned* wrapped) {
   __shared__ int s;
   if (threadIdx.x == 0) s = 0;
   __syncthreads();
@@ -459,14 +521,17 @@ TEST_P(Programs, Symbols) {
   ASSERT_EQ(cudaMemcpyToSymbol(constants, changed, sizeof changed, 2 * sizeof(float)), cudaSuccess);
   use_symbols<<<1, 4>>>(out.get());
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
-  EXPECT_EQ(out.values(), (std::vector<float>{1 + 7 + 'f', 2 + 7 + 's', 30 + 7 + 'f', 40 + 7 + 's'}));
+  EXPECT_EQ(out.values(),
+            (std::vector<float>{1 + 7 + 'f', 2 + 7 + 's', 30 + 7 + 'f', 40 + 7 + 's'}));
   int value = 0;
   ASSERT_EQ(cudaMemcpyFromSymbol(&value, device_variable, sizeof value), cudaSuccess);
   EXPECT_EQ(value, 11);
 }
 
 __global__ void print_something(int n, const char* text) {
-  if (threadIdx.x < 2) printf("thread %d of %d: %5.2f %s %llu%%\n", threadIdx.x, n, 1.5 * threadIdx.x, "literal", 1ull << 40);
+  if (threadIdx.x < 2)
+    printf("thread %d of %d: %5.2f %s %llu%%\n", threadIdx.x, n, 1.5 * threadIdx.x, "literal",
+           1ull << 40);
 }
 
 TEST_P(Programs, Printf) {
@@ -475,7 +540,8 @@ TEST_P(Programs, Printf) {
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   fflush(stdout);
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
-            "thread 0 of 32:  0.00 literal 1099511627776%\nthread 1 of 32:  1.50 literal 1099511627776%\n");
+            "thread 0 of 32:  0.00 literal 1099511627776%\nthread 1 of 32:  1.50 literal "
+            "1099511627776%\n");
 }
 
 __global__ void add_one(int* x, int n) {
@@ -531,7 +597,9 @@ TEST_P(Programs, StreamAndMemoryBelongToADevice) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
   add_one<<<1, 32>>>(x.get(), 32);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
-  EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("belongs to device 0"), std::string::npos) << fusednorm_emulator_last_report();
+  EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("belongs to device 0"),
+            std::string::npos)
+      << fusednorm_emulator_last_report();
   fusednorm_emulator_reset_errors();
   ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
   add_one<<<1, 32, 0, stream>>>(x.get(), 32);
@@ -560,12 +628,16 @@ TEST_P(Programs, LaunchLimits) {
   EXPECT_EQ(launch(0, 64, 256), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(1, 64, 50000), cudaErrorInvalidValue);
   int optin = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), cudaSuccess);
-  EXPECT_EQ(cudaFuncSetAttribute(bounded, cudaFuncAttributeMaxDynamicSharedMemorySize, optin + 1), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaDeviceGetAttribute(&optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+            cudaSuccess);
+  EXPECT_EQ(cudaFuncSetAttribute(bounded, cudaFuncAttributeMaxDynamicSharedMemorySize, optin + 1),
+            cudaErrorInvalidValue);
   cudaGetLastError();
-  EXPECT_EQ(cudaFuncSetAttribute(bounded, cudaFuncAttributeMaxDynamicSharedMemorySize, optin), cudaSuccess);
+  EXPECT_EQ(cudaFuncSetAttribute(bounded, cudaFuncAttributeMaxDynamicSharedMemorySize, optin),
+            cudaSuccess);
   EXPECT_EQ(launch(1, 64, size_t(optin)), cudaSuccess);
-  EXPECT_EQ(cudaFuncSetAttribute(bounded, cudaFuncAttributeMaxDynamicSharedMemorySize, 256), cudaSuccess);
+  EXPECT_EQ(cudaFuncSetAttribute(bounded, cudaFuncAttributeMaxDynamicSharedMemorySize, 256),
+            cudaSuccess);
   cudaGetLastError();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
 }
@@ -609,7 +681,8 @@ __global__ void bank_conflicts(float* out, int stride) {
 
 TEST_P(Programs, SharedMemoryWavefronts) {
   DeviceArray<float> out(32);
-  for (const auto& [stride, expected] : {std::pair<int, uint64_t>{1, 1}, {2, 2}, {32, 32}, {33, 1}, {0, 1}}) {
+  for (const auto& [stride, expected] :
+       {std::pair<int, uint64_t>{1, 1}, {2, 2}, {32, 32}, {33, 1}, {0, 1}}) {
     fusednorm_emulator_reset_launches();
     bank_conflicts<<<1, 32>>>(out.get(), stride);
     FusednormEmulatorLaunch launch{};

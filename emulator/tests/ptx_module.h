@@ -1,4 +1,5 @@
-// Loads PTX text as nvcc would embed it, by building the fat binary by hand; for tests without nvcc.
+// Loads PTX text as nvcc would embed it, by building the fat binary by hand; for tests without
+// nvcc.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,16 +14,17 @@ extern "C" {
 void** __cudaRegisterFatBinary(void*);
 void __cudaRegisterFatBinaryEnd(void**);
 void __cudaUnregisterFatBinary(void**);
-void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*, dim3*, int*);
+void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*,
+                            dim3*, int*);
 }
 
 class PtxModule {
  public:
   struct Entry {
     std::string payload;
-    uint16_t kind = 1;              // 1 PTX, 2 machine code
+    uint16_t kind = 1;  // 1 PTX, 2 machine code
     uint32_t architecture = 90;
-    uint64_t unpacked_bytes = 0;    // not 0: compressed
+    uint64_t unpacked_bytes = 0;  // not 0: compressed
   };
 
   explicit PtxModule(const std::string& ptx) : PtxModule(std::vector<Entry>{{ptx}}) {}
@@ -62,15 +64,22 @@ class PtxModule {
   cudaError_t launch(const char* kernel, dim3 grid, dim3 block, std::vector<void*> arguments) {
     names_.push_back(std::make_unique<std::string>(kernel));
     const char* host = names_.back()->data();
-    __cudaRegisterFunction(handle_, host, nullptr, host, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
+    __cudaRegisterFunction(handle_, host, nullptr, host, -1, nullptr, nullptr, nullptr, nullptr,
+                           nullptr);
     return cudaLaunchKernel(host, grid, block, arguments.data(), 0, nullptr);
   }
 
  private:
   template <class T>
-  void put(T value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void put(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
 
-  struct { int magic, version; const void* data; void* unused; } wrapper_{};
+  struct {
+    int magic, version;
+    const void* data;
+    void* unused;
+  } wrapper_{};
   std::string bytes_;
   void** handle_ = nullptr;
   std::vector<std::unique_ptr<std::string>> names_;

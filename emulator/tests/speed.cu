@@ -1,4 +1,5 @@
-// How fast the emulator is: thread instructions a second of CPU time, for a scalar and a vectorised LayerNorm.
+// How fast the emulator is: thread instructions a second of CPU time, for a scalar and a vectorised
+// LayerNorm.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -31,12 +32,15 @@ __global__ void __launch_bounds__(256) scalar(const T* x, T* y, const float* gam
   float sum = 0, square = 0;
   for (int c = threadIdx.x; c < cols; c += 256) sum += float(row[c]);
   const float mean = block_sum(sum, first) / cols;
-  for (int c = threadIdx.x; c < cols; c += 256) square += (float(row[c]) - mean) * (float(row[c]) - mean);
+  for (int c = threadIdx.x; c < cols; c += 256)
+    square += (float(row[c]) - mean) * (float(row[c]) - mean);
   const float rstd = rsqrtf(block_sum(square, second) / cols + 1e-5f);
-  for (int c = threadIdx.x; c < cols; c += 256) y[size_t(blockIdx.x) * cols + c] = T((float(row[c]) - mean) * rstd * gamma[c]);
+  for (int c = threadIdx.x; c < cols; c += 256)
+    y[size_t(blockIdx.x) * cols + c] = T((float(row[c]) - mean) * rstd * gamma[c]);
 }
 
-__global__ void __launch_bounds__(256) vectors(const float4* x, float4* y, const float4* gamma, int cols) {
+__global__ void __launch_bounds__(256)
+    vectors(const float4* x, float4* y, const float4* gamma, int cols) {
   __shared__ float first[8], second[8];
   float4 v[4];
   float sum = 0, square = 0;
@@ -55,7 +59,8 @@ __global__ void __launch_bounds__(256) vectors(const float4* x, float4* y, const
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     const float4 g = gamma[k * 256 + threadIdx.x];
-    y[size_t(blockIdx.x) * (cols / 4) + k * 256 + threadIdx.x] = make_float4(v[k].x * rstd * g.x, v[k].y * rstd * g.y, v[k].z * rstd * g.z, v[k].w * rstd * g.w);
+    y[size_t(blockIdx.x) * (cols / 4) + k * 256 + threadIdx.x] = make_float4(
+        v[k].x * rstd * g.x, v[k].y * rstd * g.y, v[k].z * rstd * g.z, v[k].w * rstd * g.w);
   }
 }
 
@@ -69,10 +74,14 @@ void measure(const char* name, const char* checks, Launch launch) {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
   FusednormEmulatorLaunch counters{};
   fusednorm_emulator_launch(0, &counters);
-  const double seconds = double(after.tv_sec - before.tv_sec) + 1e-9 * double(after.tv_nsec - before.tv_nsec);
-  std::printf("%-8s %-8s %6.1f million thread instructions in %5.3f s of CPU: %5.0f million a second a core (%5.0f counting moves)\n", name, checks,
-              1e-6 * double(counters.thread_instructions), seconds, 1e-6 * double(counters.thread_instructions) / seconds,
-              1e-6 * double(counters.raw_thread_instructions) / seconds);
+  const double seconds =
+      double(after.tv_sec - before.tv_sec) + 1e-9 * double(after.tv_nsec - before.tv_nsec);
+  std::printf(
+      "%-8s %-8s %6.1f million thread instructions in %5.3f s of CPU: %5.0f million a second a "
+      "core (%5.0f counting moves)\n",
+      name, checks, 1e-6 * double(counters.thread_instructions), seconds,
+      1e-6 * double(counters.thread_instructions) / seconds,
+      1e-6 * double(counters.raw_thread_instructions) / seconds);
 }
 
 }  // namespace
@@ -87,11 +96,18 @@ int main() {
   cudaMemcpy(x, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice);
   cudaMemcpy(g, gamma.data(), gamma.size() * sizeof(float), cudaMemcpyHostToDevice);
   for (const bool all : {false, true}) {
-    fusednorm_emulator_set_checks(all ? FUSEDNORM_EMULATOR_CHECK_ALL : FUSEDNORM_EMULATOR_CHECK_DEFAULT);
+    fusednorm_emulator_set_checks(all ? FUSEDNORM_EMULATOR_CHECK_ALL
+                                      : FUSEDNORM_EMULATOR_CHECK_DEFAULT);
     const char* const checks = all ? "all" : "default";
     measure("scalar", checks, [&] { scalar<float><<<rows, 256>>>(x, y, g, cols); });
-    measure("bf16", checks, [&] { scalar<__nv_bfloat16><<<rows, 256>>>(reinterpret_cast<__nv_bfloat16*>(x), reinterpret_cast<__nv_bfloat16*>(y), g, cols); });
-    measure("vectors", checks, [&] { vectors<<<rows, 256>>>(reinterpret_cast<float4*>(x), reinterpret_cast<float4*>(y), reinterpret_cast<float4*>(g), cols); });
+    measure("bf16", checks, [&] {
+      scalar<__nv_bfloat16><<<rows, 256>>>(reinterpret_cast<__nv_bfloat16*>(x),
+                                           reinterpret_cast<__nv_bfloat16*>(y), g, cols);
+    });
+    measure("vectors", checks, [&] {
+      vectors<<<rows, 256>>>(reinterpret_cast<float4*>(x), reinterpret_cast<float4*>(y),
+                             reinterpret_cast<float4*>(g), cols);
+    });
   }
   return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
 }
