@@ -2,6 +2,7 @@
 // used.
 #include "runtime.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -97,6 +98,14 @@ Runtime& Runtime::get() {
 }
 
 Runtime::Runtime() {
+#ifdef __AVX2__
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    std::fprintf(stderr,
+                 "fusednorm emulator: built for AVX2 and FMA, which this CPU lacks; configure it "
+                 "again on this machine\n");
+    std::abort();
+  }
+#endif
   const std::string capability = environment("COMPUTE_CAPABILITY");
   int major = 9, minor = 0;
   if (!capability.empty() && std::sscanf(capability.c_str(), "%d.%d", &major, &minor) < 1)
@@ -120,7 +129,7 @@ Runtime::Runtime() {
     config.shared_per_multiprocessor = config.shared_per_block_optin + 1024;
   config.l2_bytes = environment_number("L2", config.l2_bytes);
   config.memory_bytes = environment_number("MEMORY", config.memory_bytes);
-  const uint64_t count = environment_number("DEVICES", 1);
+  const uint64_t count = std::min<uint64_t>(environment_number("DEVICES", 1), 16);
   set_devices(std::vector<FusednormEmulatorDevice>(count ? count : 1, config));
   seed = environment_number("SEED", 0);
   host_threads = static_cast<unsigned>(environment_number("THREADS", 0));
