@@ -145,6 +145,13 @@ bool Memory::free(uint64_t address) {
   allocation.freed = true;
   allocation.written.reset(0);
   allocation.shadow.reset();
+  // Freed allocations are remembered for reports; a program that makes thousands gets its oldest
+  // forgotten.
+  constexpr size_t kRemembered = 8192;
+  if (allocations_.size() > kRemembered) {
+    for (auto it = allocations_.begin(); it != allocations_.end();)
+      it = it->second->freed ? allocations_.erase(it) : std::next(it);
+  }
   return true;
 }
 

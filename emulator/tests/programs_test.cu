@@ -679,6 +679,47 @@ __global__ void bank_conflicts(float* out, int stride) {
   out[threadIdx.x] = tile[threadIdx.x * stride];
 }
 
+TEST_P(Programs, ManyAllocations) {
+  for (int k = 0; k < 20000; ++k) {
+    int* x = nullptr;
+    ASSERT_EQ(cudaMalloc(&x, 64), cudaSuccess);
+    ASSERT_EQ(cudaFree(x), cudaSuccess);
+  }
+}
+
+// A block reads its neighbour's shared memory after that one may have gone: the second cluster.sync
+// is missing.
+__global__ void neighbour_may_be_gone(float* out) {
+#if __CUDA_ARCH__ >= 900
+  __shared__ float mine;
+  const cg::cluster_group cluster = cg::this_cluster();
+  if (threadIdx.x == 0) mine = float(blockIdx.x);
+  cluster.sync();
+  if (cluster.block_rank() == 0 && threadIdx.x == 0) out[0] = *cluster.map_shared_rank(&mine, 1);
+#endif
+}
+
+TEST_P(Programs, DistributedSharedMemoryOfABlockThatExited) {
+  if (GetParam() < 90)
+    GTEST_SKIP() << "clusters need compute capability 9.0; the cases from 90 on run this";
+  fusednorm_emulator_set_print_reports(0);
+  DeviceArray<float> out(1);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(2);
+  config.blockDim = dim3(32);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  ASSERT_EQ(cudaLaunchKernelEx(&config, neighbour_may_be_gone, out.get()), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("has already exited"),
+            std::string::npos)
+      << fusednorm_emulator_last_report();
+  fusednorm_emulator_reset_errors();
+}
+
 TEST_P(Programs, SharedMemoryWavefronts) {
   DeviceArray<float> out(32);
   for (const auto& [stride, expected] :
