@@ -147,7 +147,7 @@ bool Memory::free(uint64_t address) {
   allocation.shadow.reset();
   // Freed allocations are remembered for reports; a program that makes thousands gets its oldest
   // forgotten.
-  constexpr size_t kRemembered = 8192;
+  constexpr size_t kRemembered = 512;
   if (allocations_.size() > kRemembered) {
     for (auto it = allocations_.begin(); it != allocations_.end();)
       it = it->second->freed ? allocations_.erase(it) : std::next(it);
