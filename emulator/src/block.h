@@ -15,7 +15,7 @@ struct Cluster;
 struct SharedCell;
 
 struct Barrier {
-  uint32_t arrived = 0;       // lanes, those that a partial last warp lacks included
+  uint32_t arrived = 0;  // lanes, those that a partial last warp lacks included
   uint32_t expected = 0;
   uint32_t predicate_count = 0, predicate_lanes = 0;
   std::vector<uint32_t> clock;  // of the warps that have arrived
@@ -25,7 +25,7 @@ struct Barrier {
 struct Block {
   Launch* launch = nullptr;
   Cluster* cluster = nullptr;
-  uint32_t rank = 0;                     // in the cluster
+  uint32_t rank = 0;  // in the cluster
   uint32_t index[3] = {};
   uint64_t linear = 0;
   bool finished = false;
@@ -35,13 +35,14 @@ struct Block {
   std::vector<Warp> warps;
   std::unique_ptr<uint8_t[]> registers;  // of all warps
   Barrier barriers[16];
-  uint32_t tick_floor = 0;               // accesses up to here belong to a block that ran before
-  uint64_t clock = 1;                    // of releases to other blocks
+  uint32_t tick_floor = 0;  // accesses up to here belong to a block that ran before
+  uint64_t clock = 1;       // of releases to other blocks
   std::vector<std::pair<uint32_t, uint64_t>> acquired;  // sync object, number of releases seen
 
   // False if nothing could run.
   bool step(std::mt19937_64* random, uint64_t quantum);
-  void start(Cluster& cluster, uint64_t linear, uint32_t rank, Counters& counters, std::atomic<uint64_t>& stores);
+  void start(Cluster& cluster, uint64_t linear, uint32_t rank, Counters& counters,
+             std::atomic<uint64_t>& stores);
   void arrive(Warp& warp, Group& group, const Instruction& instruction, bool wait);
   void release_if_complete(uint32_t barrier);
 };
@@ -51,10 +52,10 @@ struct Cluster {
   Launch* launch = nullptr;
   std::vector<Block> blocks;
   uint32_t phase = 0;
-  uint32_t arrived = 0;                  // lanes
+  uint32_t arrived = 0;  // lanes
   uint32_t total_lanes = 0;
-  std::vector<uint32_t> clock;           // of the warps that have arrived
-  std::vector<uint32_t> completed_clock; // of the phase that is over
+  std::vector<uint32_t> clock;            // of the warps that have arrived
+  std::vector<uint32_t> completed_clock;  // of the phase that is over
   Warp* running = nullptr;
   std::unique_ptr<std::mt19937_64> random;
   bool stalled = false;

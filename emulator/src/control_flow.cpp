@@ -1,4 +1,5 @@
-// Finds where lanes that part at a branch meet again: the immediate post-dominator in the control-flow graph.
+// Finds where lanes that part at a branch meet again: the immediate post-dominator in the
+// control-flow graph.
 #include <algorithm>
 
 #include "program.h"
@@ -7,7 +8,8 @@ namespace fusednorm::emulator {
 namespace {
 
 bool ends_block(const Instruction& instruction) {
-  return instruction.flow == Flow::Branch || instruction.flow == Flow::BranchTable || instruction.flow == Flow::Exit;
+  return instruction.flow == Flow::Branch || instruction.flow == Flow::BranchTable ||
+         instruction.flow == Flow::Exit;
 }
 
 }  // namespace
@@ -41,11 +43,13 @@ void find_reconvergence(std::vector<Instruction>& code) {
     if (instruction.flow == Flow::Branch) out.push_back(block_of[instruction.target]);
     for (uint32_t target : instruction.table) out.push_back(block_of[target]);
     if (instruction.flow == Flow::Exit) out.push_back(end);
-    const bool falls_through = !ends_block(instruction) || (instruction.guard != kNone && instruction.flow != Flow::BranchTable);
+    const bool falls_through = !ends_block(instruction) || (instruction.guard != kNone &&
+                                                            instruction.flow != Flow::BranchTable);
     if (falls_through) out.push_back(block + 1);
     for (uint32_t successor : out) predecessors[successor].push_back(block);
   }
-  // Post-order of the reversed graph from the virtual end, then Cooper, Harvey and Kennedy's iteration.
+  // Post-order of the reversed graph from the virtual end, then Cooper, Harvey and Kennedy's
+  // iteration.
   std::vector<uint32_t> order, number(blocks + 1, kNone);
   std::vector<std::pair<uint32_t, size_t>> stack{{end, 0}};
   std::vector<bool> seen(blocks + 1, false);

@@ -1,4 +1,5 @@
-// Turns statements into Instructions: lays out registers, constants and variables, and inlines calls.
+// Turns statements into Instructions: lays out registers, constants and variables, and inlines
+// calls.
 #include "decoder.h"
 
 #include <algorithm>
@@ -33,11 +34,13 @@ Type Form::take_type() {
   return Type::None;
 }
 
-bool Form::all_taken() const { return left_ == 0; }
+bool Form::all_taken() const {
+  return left_ == 0;
+}
 
 void Form::unsupported(const std::string& why) const {
-  throw PtxError(statement_.line, "the emulator does not know the instruction '" + statement_.text() + "'" +
-                                      (why.empty() ? "" : ": " + why));
+  throw PtxError(statement_.line, "the emulator does not know the instruction '" +
+                                      statement_.text() + "'" + (why.empty() ? "" : ": " + why));
 }
 
 const OpcodeTable& opcode_table() {
@@ -79,10 +82,12 @@ Program Decoder::run() {
   program_.name = kernel_.name;
   program_.function = &kernel_;
   program_.module = &module_;
-  // Static shared memory: module-level variables (any kernel may use them), then those of functions as they come.
+  // Static shared memory: module-level variables (any kernel may use them), then those of functions
+  // as they come.
   uint64_t shared_end = 0;
   auto place_shared = [&](const Variable& variable) {
-    if (variable.space != Space::Shared || shared_.count(variable.name) || variable.is_extern) return;
+    if (variable.space != Space::Shared || shared_.count(variable.name) || variable.is_extern)
+      return;
     shared_end = (shared_end + variable.align - 1) / variable.align * variable.align;
     shared_[variable.name] = shared_end;
     shared_end += variable.bytes;
@@ -96,7 +101,8 @@ Program Decoder::run() {
         for (const Variable& variable : module_.variables)
           if (variable.name == name) place_shared(variable);
         const auto callee = module_.functions.find(name);
-        if (callee != module_.functions.end() && std::find(reachable.begin(), reachable.end(), &callee->second) == reachable.end())
+        if (callee != module_.functions.end() &&
+            std::find(reachable.begin(), reachable.end(), &callee->second) == reachable.end())
           reachable.push_back(&callee->second);
       }
     }
@@ -112,7 +118,8 @@ Program Decoder::run() {
   if (shared_end) program_.static_shared_bytes = static_cast<uint32_t>(dynamic);
 
   for (const Variable& parameter : kernel_.parameters) {
-    uint32_t offset = (program_.parameter_bytes + parameter.align - 1) / parameter.align * parameter.align;
+    uint32_t offset =
+        (program_.parameter_bytes + parameter.align - 1) / parameter.align * parameter.align;
     program_.parameters.push_back({offset, static_cast<uint32_t>(parameter.bytes)});
     program_.parameter_bytes = offset + static_cast<uint32_t>(parameter.bytes);
   }
@@ -128,7 +135,8 @@ Program Decoder::run() {
   return std::move(program_);
 }
 
-void Decoder::decode_function(const Function& function, std::map<std::string, ParamSlot> params, int depth) {
+void Decoder::decode_function(const Function& function, std::map<std::string, ParamSlot> params,
+                              int depth) {
   if (depth > 24) fail("calls nested more than 24 deep: recursion is not supported");
   Frame frame;
   frame.function = &function;
@@ -139,7 +147,8 @@ void Decoder::decode_function(const Function& function, std::map<std::string, Pa
   }
   for (const Variable& variable : function.variables) {
     if (variable.space == Space::Local) {
-      program_.local_bytes = (program_.local_bytes + variable.align - 1) / variable.align * variable.align;
+      program_.local_bytes =
+          (program_.local_bytes + variable.align - 1) / variable.align * variable.align;
       frame.locals[variable.name] = program_.local_bytes;
       program_.local_bytes += static_cast<uint32_t>(variable.bytes);
     } else if (variable.space == Space::Param) {
@@ -230,7 +239,8 @@ void Decoder::decode_branch(const Statement& statement, Instruction& out) {
     out.flow = Flow::BranchTable;
     out.a = source(operand(0), Type::U32);
     const std::vector<std::string>* targets = nullptr;
-    for (int scope = statement.scope; scope >= 0 && !targets; scope = function.scope_parent[scope]) {
+    for (int scope = statement.scope; scope >= 0 && !targets;
+         scope = function.scope_parent[scope]) {
       const auto known = function.branch_targets.find({scope, operand(1).name});
       if (known != function.branch_targets.end()) targets = &known->second;
     }
@@ -258,7 +268,8 @@ void Decoder::decode_call(const Statement& statement, Instruction& out) {
     ++at;
   };
   if (operand_count() > at && operand(at).kind == Operand::Kind::List) names(results);
-  if (operand_count() <= at || operand(at).kind != Operand::Kind::Name) fail("indirect calls are not supported");
+  if (operand_count() <= at || operand(at).kind != Operand::Kind::Name)
+    fail("indirect calls are not supported");
   const std::string callee_name = operand(at++).name;
   if (operand_count() > at && operand(at).kind == Operand::Kind::List) names(arguments);
   if (builtin_call(callee_name, arguments, results, out)) {
@@ -267,7 +278,8 @@ void Decoder::decode_call(const Statement& statement, Instruction& out) {
   }
   const auto found = module_.functions.find(callee_name);
   if (found == module_.functions.end() || found->second.is_declaration)
-    fail("the device function " + callee_name + " is not defined in this module (relocatable device code must be linked)");
+    fail("the device function " + callee_name +
+         " is not defined in this module (relocatable device code must be linked)");
   const Function& callee = found->second;
   if (callee.parameters.size() != arguments.size() || callee.results.size() != results.size())
     fail("wrong number of arguments in a call of " + callee_name);
@@ -276,7 +288,8 @@ void Decoder::decode_call(const Statement& statement, Instruction& out) {
     for (size_t i = 0; i < formals.size(); ++i) {
       const ParamSlot* slot = param_slot(actuals[i]);
       if (!slot) fail("unknown argument " + actuals[i]);
-      if (slot->bytes < formals[i].bytes) fail("argument " + actuals[i] + " of " + callee_name + " is too small");
+      if (slot->bytes < formals[i].bytes)
+        fail("argument " + actuals[i] + " of " + callee_name + " is too small");
       params[formals[i].name] = *slot;
     }
   };
@@ -315,12 +328,14 @@ bool Decoder::builtin_call(const std::string& name, const std::vector<std::strin
     out.d = slot(arguments[3]);
     return true;
   }
-  if (name == "malloc" || name == "free" || name.rfind("cudaCGGet", 0) == 0 || name.rfind("cudaLaunchDevice", 0) == 0)
+  if (name == "malloc" || name == "free" || name.rfind("cudaCGGet", 0) == 0 ||
+      name.rfind("cudaLaunchDevice", 0) == 0)
     fail("the device function " + name + " is not supported");
   return false;
 }
 
-Program decode_program(const Module& module, const Function& kernel, const SymbolResolver& resolve) {
+Program decode_program(const Module& module, const Function& kernel,
+                       const SymbolResolver& resolve) {
   return Decoder(module, kernel, resolve).run();
 }
 

@@ -20,14 +20,14 @@ class Form {
     ((found = take(names) || found), ...);
     return found;
   }
-  Type take_type();             // the next type from the left, None if there is none
+  Type take_type();  // the next type from the left, None if there is none
   bool all_taken() const;
   const Statement& statement() const { return statement_; }
   [[noreturn]] void unsupported(const std::string& why = "") const;
 
  private:
   const Statement& statement_;
-  uint64_t left_ = 0;           // bit i: opcode part i is not taken
+  uint64_t left_ = 0;  // bit i: opcode part i is not taken
 };
 
 // Storage of a .param variable between a call and its callee: words of 32 lanes.
@@ -44,16 +44,18 @@ class Decoder {
   // ---- operands; `statement` is the one being decoded
   const Operand& operand(size_t index) const;
   size_t operand_count() const;
-  uint32_t destination(const Operand& operand, Type type);   // a register of exactly this size
-  uint32_t source(const Operand& operand, Type type);        // register, constant, special register or address
-  uint32_t source_any(const Operand& operand, int& register_bytes, Type type);  // register may be wider
+  uint32_t destination(const Operand& operand, Type type);  // a register of exactly this size
+  uint32_t source(const Operand& operand,
+                  Type type);  // register, constant, special register or address
+  uint32_t source_any(const Operand& operand, int& register_bytes,
+                      Type type);  // register may be wider
   uint32_t destination_any(const Operand& operand, int& register_bytes, int at_least);
   uint32_t predicate_destination(const Operand& operand);
   uint32_t predicate_source(const Operand& operand, bool& negated);
   uint32_t register_offset(int reg) const;
   Type register_type(int reg) const;
   uint32_t scratch(int bytes);
-  uint32_t carry_predicate();                       // the carry flags of the lanes
+  uint32_t carry_predicate();  // the carry flags of the lanes
   uint32_t constant(uint64_t bits, int bytes, uint64_t high = 0);
   // [base+offset]: fills a (or kNone for an absolute address) and immediate.
   void address(const Operand& operand, Instruction& out);
@@ -71,9 +73,15 @@ class Decoder {
     std::vector<int> statement_pc;
     std::string path;
   };
-  struct Fixup { uint32_t pc; int statement; size_t table_index; bool is_table; };
+  struct Fixup {
+    uint32_t pc;
+    int statement;
+    size_t table_index;
+    bool is_table;
+  };
 
-  void decode_function(const Function& function, std::map<std::string, ParamSlot> params, int depth);
+  void decode_function(const Function& function, std::map<std::string, ParamSlot> params,
+                       int depth);
   void decode_statement(const Statement& statement);
   void decode_call(const Statement& statement, Instruction& out);
   void decode_branch(const Statement& statement, Instruction& out);
@@ -88,11 +96,11 @@ class Decoder {
   Program program_;
   Frame* frame_ = nullptr;
   const Statement* statement_ = nullptr;
-  std::map<std::string, uint64_t> shared_;          // offsets of shared variables
+  std::map<std::string, uint64_t> shared_;  // offsets of shared variables
   std::map<std::pair<uint64_t, int>, uint32_t> constants_;
   std::map<std::string, uint32_t> specials_;
   std::vector<Fixup> fixups_;
-  std::vector<uint32_t> returns_;                   // branches to the end of the function being inlined
+  std::vector<uint32_t> returns_;  // branches to the end of the function being inlined
   int depth_ = 0;
   uint32_t carry_ = kNone;
 };

@@ -1,21 +1,31 @@
-// Operands of statements as offsets into the register file: registers, constants, special registers, addresses.
+// Operands of statements as offsets into the register file: registers, constants, special
+// registers, addresses.
 #include "address_space.h"
 #include "decoder.h"
 
 namespace fusednorm::emulator {
 
 const Operand& Decoder::operand(size_t index) const {
-  if (index >= statement_->operands.size()) fail("operand " + std::to_string(index + 1) + " is missing");
+  if (index >= statement_->operands.size())
+    fail("operand " + std::to_string(index + 1) + " is missing");
   return statement_->operands[index];
 }
 
-size_t Decoder::operand_count() const { return statement_->operands.size(); }
+size_t Decoder::operand_count() const {
+  return statement_->operands.size();
+}
 
-uint32_t Decoder::register_offset(int reg) const { return frame_->registers[reg]; }
+uint32_t Decoder::register_offset(int reg) const {
+  return frame_->registers[reg];
+}
 
-Type Decoder::register_type(int reg) const { return frame_->function->registers[reg]; }
+Type Decoder::register_type(int reg) const {
+  return frame_->function->registers[reg];
+}
 
-uint32_t Decoder::scratch(int bytes) { return allocate(32u * static_cast<uint32_t>(bytes), 64); }
+uint32_t Decoder::scratch(int bytes) {
+  return allocate(32u * static_cast<uint32_t>(bytes), 64);
+}
 
 uint32_t Decoder::carry_predicate() {
   if (carry_ == kNone) carry_ = allocate(4, 4);
@@ -73,8 +83,14 @@ uint32_t Decoder::source_any(const Operand& operand, int& register_bytes, Type t
     case Operand::Kind::Float: {
       uint64_t bits = static_cast<uint64_t>(operand.value);
       if (operand.is_double != (type == Type::F64) && (type == Type::F64 || type == Type::F32)) {
-        union { uint32_t u; float f; } single;
-        union { uint64_t u; double f; } twice;
+        union {
+          uint32_t u;
+          float f;
+        } single;
+        union {
+          uint64_t u;
+          double f;
+        } twice;
         if (operand.is_double) {
           twice.u = bits;
           single.f = static_cast<float>(twice.f);
@@ -101,7 +117,8 @@ uint32_t Decoder::source_any(const Operand& operand, int& register_bytes, Type t
 
 uint32_t Decoder::predicate_destination(const Operand& operand) {
   if (operand.kind == Operand::Kind::Sink) return allocate(4, 4);
-  if (operand.kind != Operand::Kind::Register || register_type(operand.reg) != Type::Pred) fail("expected a predicate");
+  if (operand.kind != Operand::Kind::Register || register_type(operand.reg) != Type::Pred)
+    fail("expected a predicate");
   return register_offset(operand.reg);
 }
 
@@ -112,7 +129,8 @@ uint32_t Decoder::predicate_source(const Operand& operand, bool& negated) {
     program_.constants.push_back({offset, 0, operand.value ? 0xffffffffu : 0u, 0});
     return offset;
   }
-  if (operand.kind != Operand::Kind::Register || register_type(operand.reg) != Type::Pred) fail("expected a predicate");
+  if (operand.kind != Operand::Kind::Register || register_type(operand.reg) != Type::Pred)
+    fail("expected a predicate");
   return register_offset(operand.reg);
 }
 
@@ -150,10 +168,12 @@ bool Decoder::symbol_address(const std::string& name, uint64_t& address, Space& 
     space = Space::Param;
     return true;
   }
-  if (param_slot(name)) fail("taking the address of the parameter " + name + " of a device function is not supported");
+  if (param_slot(name))
+    fail("taking the address of the parameter " + name + " of a device function is not supported");
   address = resolve_(name);
   space = Space::Global;
-  if (!address && module_.functions.count(name)) fail("taking the address of the function " + name + " is not supported");
+  if (!address && module_.functions.count(name))
+    fail("taking the address of the function " + name + " is not supported");
   return address != 0;
 }
 
@@ -164,7 +184,8 @@ void Decoder::address(const Operand& operand, Instruction& out) {
     const int bytes = byte_size(register_type(operand.reg));
     if (bytes != 4 && bytes != 8) fail("an address needs a 32- or 64-bit register");
     out.a = register_offset(operand.reg);
-    out.flags = static_cast<uint8_t>(bytes == 4 ? out.flags | 0x80 : out.flags);  // see execute_memory.h
+    out.flags =
+        static_cast<uint8_t>(bytes == 4 ? out.flags | 0x80 : out.flags);  // see execute_memory.h
   } else {
     uint64_t base = 0;
     Space space = out.space;
@@ -179,23 +200,49 @@ void Decoder::address(const Operand& operand, Instruction& out) {
 
 uint32_t Decoder::special(const std::string& name, int bytes) {
   static const std::map<std::string, Special> kNames = {
-      {"%tid.x", Special::TidX}, {"%tid.y", Special::TidY}, {"%tid.z", Special::TidZ},
-      {"%ntid.x", Special::NtidX}, {"%ntid.y", Special::NtidY}, {"%ntid.z", Special::NtidZ},
-      {"%ctaid.x", Special::CtaidX}, {"%ctaid.y", Special::CtaidY}, {"%ctaid.z", Special::CtaidZ},
-      {"%nctaid.x", Special::NctaidX}, {"%nctaid.y", Special::NctaidY}, {"%nctaid.z", Special::NctaidZ},
-      {"%laneid", Special::LaneId}, {"%warpid", Special::WarpId}, {"%nwarpid", Special::NwarpId},
-      {"%smid", Special::SmId}, {"%nsmid", Special::NsmId}, {"%gridid", Special::GridId},
-      {"%lanemask_eq", Special::LanemaskEq}, {"%lanemask_le", Special::LanemaskLe},
-      {"%lanemask_lt", Special::LanemaskLt}, {"%lanemask_ge", Special::LanemaskGe}, {"%lanemask_gt", Special::LanemaskGt},
-      {"%clusterid.x", Special::ClusterIdX}, {"%clusterid.y", Special::ClusterIdY}, {"%clusterid.z", Special::ClusterIdZ},
-      {"%nclusterid.x", Special::NclusterIdX}, {"%nclusterid.y", Special::NclusterIdY}, {"%nclusterid.z", Special::NclusterIdZ},
-      {"%cluster_ctaid.x", Special::ClusterCtaidX}, {"%cluster_ctaid.y", Special::ClusterCtaidY},
-      {"%cluster_ctaid.z", Special::ClusterCtaidZ}, {"%cluster_nctaid.x", Special::ClusterNctaidX},
-      {"%cluster_nctaid.y", Special::ClusterNctaidY}, {"%cluster_nctaid.z", Special::ClusterNctaidZ},
-      {"%cluster_ctarank", Special::ClusterCtarank}, {"%cluster_nctarank", Special::ClusterNctarank},
+      {"%tid.x", Special::TidX},
+      {"%tid.y", Special::TidY},
+      {"%tid.z", Special::TidZ},
+      {"%ntid.x", Special::NtidX},
+      {"%ntid.y", Special::NtidY},
+      {"%ntid.z", Special::NtidZ},
+      {"%ctaid.x", Special::CtaidX},
+      {"%ctaid.y", Special::CtaidY},
+      {"%ctaid.z", Special::CtaidZ},
+      {"%nctaid.x", Special::NctaidX},
+      {"%nctaid.y", Special::NctaidY},
+      {"%nctaid.z", Special::NctaidZ},
+      {"%laneid", Special::LaneId},
+      {"%warpid", Special::WarpId},
+      {"%nwarpid", Special::NwarpId},
+      {"%smid", Special::SmId},
+      {"%nsmid", Special::NsmId},
+      {"%gridid", Special::GridId},
+      {"%lanemask_eq", Special::LanemaskEq},
+      {"%lanemask_le", Special::LanemaskLe},
+      {"%lanemask_lt", Special::LanemaskLt},
+      {"%lanemask_ge", Special::LanemaskGe},
+      {"%lanemask_gt", Special::LanemaskGt},
+      {"%clusterid.x", Special::ClusterIdX},
+      {"%clusterid.y", Special::ClusterIdY},
+      {"%clusterid.z", Special::ClusterIdZ},
+      {"%nclusterid.x", Special::NclusterIdX},
+      {"%nclusterid.y", Special::NclusterIdY},
+      {"%nclusterid.z", Special::NclusterIdZ},
+      {"%cluster_ctaid.x", Special::ClusterCtaidX},
+      {"%cluster_ctaid.y", Special::ClusterCtaidY},
+      {"%cluster_ctaid.z", Special::ClusterCtaidZ},
+      {"%cluster_nctaid.x", Special::ClusterNctaidX},
+      {"%cluster_nctaid.y", Special::ClusterNctaidY},
+      {"%cluster_nctaid.z", Special::ClusterNctaidZ},
+      {"%cluster_ctarank", Special::ClusterCtarank},
+      {"%cluster_nctarank", Special::ClusterNctarank},
       {"%is_explicit_cluster", Special::IsExplicitCluster},
-      {"%dynamic_smem_size", Special::DynamicSharedBytes}, {"%total_smem_size", Special::TotalSharedBytes},
-      {"%envreg1", Special::Envreg1}, {"%envreg2", Special::Envreg2}, {"%envreg0", Special::EnvregZero}};
+      {"%dynamic_smem_size", Special::DynamicSharedBytes},
+      {"%total_smem_size", Special::TotalSharedBytes},
+      {"%envreg1", Special::Envreg1},
+      {"%envreg2", Special::Envreg2},
+      {"%envreg0", Special::EnvregZero}};
   const std::string key = name + (bytes == 8 ? "/8" : bytes == 0 ? "/p" : "/4");
   const auto known = specials_.find(key);
   if (known != specials_.end()) return known->second;

@@ -18,7 +18,9 @@ int fusednorm_emulator_set_devices(int count, const FusednormEmulatorDevice* dev
   return 0;
 }
 
-void fusednorm_emulator_set_seed(uint64_t seed) { Runtime::get().seed = seed; }
+void fusednorm_emulator_set_seed(uint64_t seed) {
+  Runtime::get().seed = seed;
+}
 
 void fusednorm_emulator_set_checks(unsigned checks) {
   Checks& all = Runtime::get().checks;
@@ -33,7 +35,9 @@ unsigned fusednorm_emulator_checks(void) {
          (all.global_races ? 4u : 0u);
 }
 
-void fusednorm_emulator_set_host_threads(unsigned threads) { Runtime::get().host_threads = threads; }
+void fusednorm_emulator_set_host_threads(unsigned threads) {
+  Runtime::get().host_threads = threads;
+}
 
 size_t fusednorm_emulator_launch_count(void) {
   Runtime& runtime = Runtime::get();
@@ -63,5 +67,7 @@ const char* fusednorm_emulator_last_report(void) {
   return text.c_str();
 }
 
-void fusednorm_emulator_set_print_reports(int print) { Runtime::get().print_reports = print != 0; }
+void fusednorm_emulator_set_print_reports(int print) {
+  Runtime::get().print_reports = print != 0;
+}
 }

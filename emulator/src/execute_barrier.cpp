@@ -5,7 +5,9 @@
 namespace fusednorm::emulator {
 namespace {
 
-void fence(Warp& w, const Instruction&, uint32_t) { release_fence(w); }
+void fence(Warp& w, const Instruction&, uint32_t) {
+  release_fence(w);
+}
 
 // bar{.cta} and barrier{.cta}: sync, arrive, red. flags: 1 the predicate is negated, 2 aligned.
 void decode_barrier(Decoder& d, Form& form, Instruction& out) {
@@ -39,7 +41,8 @@ void decode_barrier(Decoder& d, Form& form, Instruction& out) {
     out.immediate = form.take("popc") ? 1 : form.take("and") ? 2 : form.take("or") ? 3 : 0;
     const Type type = form.take_type();
     if (out.immediate == 0 || (type != Type::U32 && type != Type::Pred)) form.unsupported();
-    out.dst = out.immediate == 1 ? d.destination(d.operand(0), Type::U32) : d.predicate_destination(d.operand(0));
+    out.dst = out.immediate == 1 ? d.destination(d.operand(0), Type::U32)
+                                 : d.predicate_destination(d.operand(0));
     out.a = d.source(d.operand(1), Type::U32);
     if (operands > 3) out.b = d.source(d.operand(2), Type::U32);
     bool negated = false;
@@ -62,8 +65,10 @@ void add_barrier_opcodes(OpcodeTable& table) {
   };
   table["barrier"] = decode_barrier;
   table["fence"] = table["membar"] = [](Decoder&, Form& form, Instruction& out) {
-    form.take_any("sc", "acq_rel", "acquire", "release", "mbarrier_init", "proxy", "async", "alias");
-    form.take_any("cta", "cluster", "gpu", "sys", "gl", "sync_restrict::shared::cta", "sync_restrict::shared::cluster");
+    form.take_any("sc", "acq_rel", "acquire", "release", "mbarrier_init", "proxy", "async",
+                  "alias");
+    form.take_any("cta", "cluster", "gpu", "sys", "gl", "sync_restrict::shared::cta",
+                  "sync_restrict::shared::cluster");
     form.take_any("async.global", "async.shared::cta", "global", "shared::cta", "shared::cluster");
     out.handler = fence;
   };

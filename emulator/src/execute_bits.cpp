@@ -1,14 +1,30 @@
-// Bit operations: and, or, xor, not, shifts, lop3, prmt, bfe, bfi, bmsk, popc, clz, brev, bfind, fns.
+// Bit operations: and, or, xor, not, shifts, lop3, prmt, bfe, bfi, bmsk, popc, clz, brev, bfind,
+// fns.
 #include "lanes.h"
 
 namespace fusednorm::emulator {
 namespace {
 
-template <class T> struct And { static T apply(T a, T b) { return a & b; } };
-template <class T> struct Or { static T apply(T a, T b) { return a | b; } };
-template <class T> struct Xor { static T apply(T a, T b) { return a ^ b; } };
-template <class T> struct Not { static T apply(T a) { return T(~a); } };
-template <class T> struct LogicalNot { static T apply(T a) { return a == 0; } };
+template <class T>
+struct And {
+  static T apply(T a, T b) { return a & b; }
+};
+template <class T>
+struct Or {
+  static T apply(T a, T b) { return a | b; }
+};
+template <class T>
+struct Xor {
+  static T apply(T a, T b) { return a ^ b; }
+};
+template <class T>
+struct Not {
+  static T apply(T a) { return T(~a); }
+};
+template <class T>
+struct LogicalNot {
+  static T apply(T a) { return a == 0; }
+};
 
 // Shifts clamp their amount at the width of the value.
 template <class T>
@@ -16,8 +32,9 @@ void shift_left(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
   const uint32_t* b = w.reg<uint32_t>(i.b);
   constexpr uint32_t kBits = 8 * sizeof(T);
-  for_lanes(w.reg<T>(i.dst), active,
-            [=](int lane) { return b[lane] >= kBits ? T(0) : T(a[lane] << (b[lane] & (kBits - 1))); });
+  for_lanes(w.reg<T>(i.dst), active, [=](int lane) {
+    return b[lane] >= kBits ? T(0) : T(a[lane] << (b[lane] & (kBits - 1)));
+  });
 }
 
 template <class T>
@@ -51,8 +68,9 @@ void three_input_logic(Warp& w, const Instruction& i, uint32_t active) {
   for (int k = 0; k < 8; ++k) term[k] = (i.immediate >> k & 1) ? ~0u : 0u;
   for_lanes(w.reg<uint32_t>(i.dst), active, [=](int lane) {
     const uint32_t x = a[lane], y = b[lane], z = c[lane];
-    return (term[0] & ~x & ~y & ~z) | (term[1] & ~x & ~y & z) | (term[2] & ~x & y & ~z) | (term[3] & ~x & y & z) |
-           (term[4] & x & ~y & ~z) | (term[5] & x & ~y & z) | (term[6] & x & y & ~z) | (term[7] & x & y & z);
+    return (term[0] & ~x & ~y & ~z) | (term[1] & ~x & ~y & z) | (term[2] & ~x & y & ~z) |
+           (term[3] & ~x & y & z) | (term[4] & x & ~y & ~z) | (term[5] & x & ~y & z) |
+           (term[6] & x & y & ~z) | (term[7] & x & y & z);
   });
 }
 
@@ -61,15 +79,24 @@ constexpr const char* kPermuteModes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc1
 
 uint32_t permute_selector(int mode, uint32_t c) {
   const uint32_t s = c & 3;
-  auto pack = [](uint32_t b3, uint32_t b2, uint32_t b1, uint32_t b0) { return b3 << 12 | b2 << 8 | b1 << 4 | b0; };
+  auto pack = [](uint32_t b3, uint32_t b2, uint32_t b1, uint32_t b0) {
+    return b3 << 12 | b2 << 8 | b1 << 4 | b0;
+  };
   switch (mode) {
-    case 1: return pack(s + 3, s + 2, s + 1, s);
-    case 2: return pack((s + 5) & 7, (s + 6) & 7, (s + 7) & 7, s);
-    case 3: return pack(s, s, s, s);
-    case 4: return pack(3, s > 2 ? s : 2, s > 1 ? s : 1, s);
-    case 5: return pack(s, s < 2 ? s : 2, s < 1 ? s : 1, 0);
-    case 6: return s & 1 ? pack(3, 2, 3, 2) : pack(1, 0, 1, 0);
-    default: return c;
+    case 1:
+      return pack(s + 3, s + 2, s + 1, s);
+    case 2:
+      return pack((s + 5) & 7, (s + 6) & 7, (s + 7) & 7, s);
+    case 3:
+      return pack(s, s, s, s);
+    case 4:
+      return pack(3, s > 2 ? s : 2, s > 1 ? s : 1, s);
+    case 5:
+      return pack(s, s < 2 ? s : 2, s < 1 ? s : 1, 0);
+    case 6:
+      return s & 1 ? pack(3, 2, 3, 2) : pack(1, 0, 1, 0);
+    default:
+      return c;
   }
 }
 
@@ -142,14 +169,16 @@ void bit_mask(Warp& w, const Instruction& i, uint32_t active) {
 template <class T>
 void population_count(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
-  for_lanes(w.reg<uint32_t>(i.dst), active, [=](int lane) { return uint32_t(__builtin_popcountll(a[lane])); });
+  for_lanes(w.reg<uint32_t>(i.dst), active,
+            [=](int lane) { return uint32_t(__builtin_popcountll(a[lane])); });
 }
 
 template <class T>
 void leading_zeros(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
   for_lanes(w.reg<uint32_t>(i.dst), active, [=](int lane) {
-    return a[lane] == 0 ? uint32_t(8 * sizeof(T)) : uint32_t(__builtin_clzll(a[lane]) - (64 - 8 * int(sizeof(T))));
+    return a[lane] == 0 ? uint32_t(8 * sizeof(T))
+                        : uint32_t(__builtin_clzll(a[lane]) - (64 - 8 * int(sizeof(T))));
   });
 }
 
@@ -170,17 +199,22 @@ void reverse_bits(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
   for_lanes(w.reg<T>(i.dst), active, [=](int lane) {
     T out = 0;
-    for (unsigned bit = 0; bit < 8 * sizeof(T); ++bit) out |= T(a[lane] >> bit & 1) << (8 * sizeof(T) - 1 - bit);
+    for (unsigned bit = 0; bit < 8 * sizeof(T); ++bit)
+      out |= T(a[lane] >> bit & 1) << (8 * sizeof(T) - 1 - bit);
     return out;
   });
 }
 
-// Predicates are masks of 32 lanes: one word operation does them all. flags: 1 not a, 2 not b; immediate: the operation.
+// Predicates are masks of 32 lanes: one word operation does them all. flags: 1 not a, 2 not b;
+// immediate: the operation.
 void predicate_logic(Warp& w, const Instruction& i, uint32_t active) {
   uint32_t a = w.predicate(i.a), b = i.b == kNone ? 0 : w.predicate(i.b);
   if (i.flags & 1) a = ~a;
   if (i.flags & 2) b = ~b;
-  const uint32_t value = i.immediate == 0 ? a & b : i.immediate == 1 ? a | b : i.immediate == 2 ? a ^ b : ~a;
+  const uint32_t value = i.immediate == 0   ? a & b
+                         : i.immediate == 1 ? a | b
+                         : i.immediate == 2 ? a ^ b
+                                            : ~a;
   write_predicate(w, i.dst, active, value);
 }
 
@@ -218,14 +252,16 @@ void decode_shift(Decoder& d, Form& form, Instruction& out) {
   const Type type = form.take_type();
   if (!is_bits(type) && !is_integer(type)) form.unsupported();
   if (left) {
-    out.handler = byte_size(type) == 2 ? shift_left<uint16_t> : byte_size(type) == 4 ? shift_left<uint32_t> : shift_left<uint64_t>;
+    out.handler = byte_size(type) == 2   ? shift_left<uint16_t>
+                  : byte_size(type) == 4 ? shift_left<uint32_t>
+                                         : shift_left<uint64_t>;
   } else {
-    out.handler = type == Type::S16        ? shift_right<int16_t>
-                  : type == Type::S32      ? shift_right<int32_t>
-                  : type == Type::S64      ? shift_right<int64_t>
-                  : byte_size(type) == 2   ? shift_right<uint16_t>
-                  : byte_size(type) == 4   ? shift_right<uint32_t>
-                                           : shift_right<uint64_t>;
+    out.handler = type == Type::S16      ? shift_right<int16_t>
+                  : type == Type::S32    ? shift_right<int32_t>
+                  : type == Type::S64    ? shift_right<int64_t>
+                  : byte_size(type) == 2 ? shift_right<uint16_t>
+                  : byte_size(type) == 4 ? shift_right<uint32_t>
+                                         : shift_right<uint64_t>;
   }
   decode_unary(d, out, type);
   out.b = d.source(d.operand(2), Type::U32);
@@ -256,7 +292,8 @@ void add_bit_opcodes(OpcodeTable& table) {
   for (const char* name : {"shl", "shr"}) table[name] = decode_shift;
   for (const char* name : {"popc", "clz", "bfind"}) table[name] = decode_count;
   table["shf"] = [](Decoder& d, Form& form, Instruction& out) {
-    const bool right = form.take("r"), left = form.take("l"), clamp = form.take("clamp"), wrap = form.take("wrap");
+    const bool right = form.take("r"), left = form.take("l"), clamp = form.take("clamp"),
+               wrap = form.take("wrap");
     if (left == right || clamp == wrap || form.take_type() != Type::B32) form.unsupported();
     out.flags = static_cast<uint8_t>((right ? 1 : 0) | (clamp ? 2 : 0));
     out.handler = funnel_shift;

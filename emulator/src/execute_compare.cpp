@@ -5,30 +5,62 @@
 namespace fusednorm::emulator {
 namespace {
 
-enum Comparison { kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNan, kComparisons };
-constexpr const char* kNames[] = {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+enum Comparison {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan,
+  kComparisons
+};
+constexpr const char* kNames[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
+                                  "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 
 template <int kComparison, class T>
 inline bool compare(T a, T b) {
   switch (kComparison) {
-    case kEq: return a == b;
-    case kNe: return a < b || a > b;  // false for NaN, unlike !=
-    case kLt: return a < b;
-    case kLe: return a <= b;
-    case kGt: return a > b;
-    case kGe: return a >= b;
-    case kEqu: return !(a < b || a > b);
-    case kNeu: return a != b;
-    case kLtu: return !(a >= b);
-    case kLeu: return !(a > b);
-    case kGtu: return !(a <= b);
-    case kGeu: return !(a < b);
-    case kNum: return a == a && b == b;
-    default: return a != a || b != b;
+    case kEq:
+      return a == b;
+    case kNe:
+      return a < b || a > b;  // false for NaN, unlike !=
+    case kLt:
+      return a < b;
+    case kLe:
+      return a <= b;
+    case kGt:
+      return a > b;
+    case kGe:
+      return a >= b;
+    case kEqu:
+      return !(a < b || a > b);
+    case kNeu:
+      return a != b;
+    case kLtu:
+      return !(a >= b);
+    case kLeu:
+      return !(a > b);
+    case kGtu:
+      return !(a <= b);
+    case kGeu:
+      return !(a < b);
+    case kNum:
+      return a == a && b == b;
+    default:
+      return a != a || b != b;
   }
 }
 
-template <class T> struct Plain {
+template <class T>
+struct Plain {
   using Storage = T;
   static T load(T x) { return x; }
 };
@@ -78,22 +110,28 @@ void set_predicate_pair(Warp& w, const Instruction& i, uint32_t active) {
   const uint16_t* b = w.reg<uint16_t>(i.b);
   uint32_t low = 0, high = 0;
   for (int lane = 0; lane < 32; ++lane) {
-    low |= uint32_t{compare<kComparison>(Source::load(a[2 * lane]), Source::load(b[2 * lane]))} << lane;
-    high |= uint32_t{compare<kComparison>(Source::load(a[2 * lane + 1]), Source::load(b[2 * lane + 1]))} << lane;
+    low |= uint32_t{compare<kComparison>(Source::load(a[2 * lane]), Source::load(b[2 * lane]))}
+           << lane;
+    high |=
+        uint32_t{compare<kComparison>(Source::load(a[2 * lane + 1]), Source::load(b[2 * lane + 1]))}
+        << lane;
   }
   write_predicate(w, i.dst, active, low);
   if (i.dst2 != kNone) write_predicate(w, i.dst2, active, high);
 }
 
-// set: all ones or zero; flags: 2 gives 1.0 of the destination type instead (immediate holds its bits).
+// set: all ones or zero; flags: 2 gives 1.0 of the destination type instead (immediate holds its
+// bits).
 template <class Source, int kComparison>
 void set_value(Warp& w, const Instruction& i, uint32_t active) {
   const uint32_t bits = compare_lanes<Source, kComparison>(w, i);
   const uint32_t one = static_cast<uint32_t>(i.immediate);
   if (i.width == 2) {
-    for_lanes(w.reg<uint16_t>(i.dst), active, [=](int lane) { return uint16_t((bits >> lane & 1) ? one : 0); });
+    for_lanes(w.reg<uint16_t>(i.dst), active,
+              [=](int lane) { return uint16_t((bits >> lane & 1) ? one : 0); });
   } else {
-    for_lanes(w.reg<uint32_t>(i.dst), active, [=](int lane) { return (bits >> lane & 1) ? one : 0; });
+    for_lanes(w.reg<uint32_t>(i.dst), active,
+              [=](int lane) { return (bits >> lane & 1) ? one : 0; });
   }
 }
 
@@ -104,7 +142,9 @@ void set_value_pair(Warp& w, const Instruction& i, uint32_t active) {
   uint16_t* d = w.reg<uint16_t>(i.dst);
   for_each_active(active, [&](int lane) {
     for (int k = 2 * lane; k < 2 * lane + 2; ++k)
-      d[k] = compare<kComparison>(Source::load(a[k]), Source::load(b[k])) ? static_cast<uint16_t>(i.immediate) : 0;
+      d[k] = compare<kComparison>(Source::load(a[k]), Source::load(b[k]))
+                 ? static_cast<uint16_t>(i.immediate)
+                 : 0;
   });
 }
 
@@ -114,7 +154,8 @@ template <class Source, int... k>
 Handler pick_from(Form4 form, int comparison, std::integer_sequence<int, k...>) {
   static const Handler predicate[] = {set_predicate<Source, k>...};
   static const Handler value[] = {set_value<Source, k>...};
-  if constexpr (sizeof(typename Source::Storage) == 2 && !std::is_same_v<decltype(Source::load(0)), uint16_t> &&
+  if constexpr (sizeof(typename Source::Storage) == 2 &&
+                !std::is_same_v<decltype(Source::load(0)), uint16_t> &&
                 !std::is_same_v<decltype(Source::load(0)), int16_t>) {
     static const Handler predicate_pair[] = {set_predicate_pair<Source, k>...};
     static const Handler value_pair[] = {set_value_pair<Source, k>...};
@@ -131,23 +172,42 @@ Handler pick(Form4 form, int comparison) {
 
 Handler pick_by_type(Form4 form, int comparison, Type type, bool ftz) {
   switch (type) {
-    case Type::B16: case Type::U16: return pick<Plain<uint16_t>>(form, comparison);
-    case Type::B32: case Type::U32: return pick<Plain<uint32_t>>(form, comparison);
-    case Type::B64: case Type::U64: return pick<Plain<uint64_t>>(form, comparison);
-    case Type::S16: return pick<Plain<int16_t>>(form, comparison);
-    case Type::S32: return pick<Plain<int32_t>>(form, comparison);
-    case Type::S64: return pick<Plain<int64_t>>(form, comparison);
-    case Type::F32: return ftz ? pick<Flushed>(form, comparison) : pick<Plain<float>>(form, comparison);
-    case Type::F64: return pick<Plain<double>>(form, comparison);
-    case Type::F16: case Type::F16X2: return pick<FromHalf>(form, comparison);
-    case Type::BF16: case Type::BF16X2: return pick<FromBfloat>(form, comparison);
-    default: return nullptr;
+    case Type::B16:
+    case Type::U16:
+      return pick<Plain<uint16_t>>(form, comparison);
+    case Type::B32:
+    case Type::U32:
+      return pick<Plain<uint32_t>>(form, comparison);
+    case Type::B64:
+    case Type::U64:
+      return pick<Plain<uint64_t>>(form, comparison);
+    case Type::S16:
+      return pick<Plain<int16_t>>(form, comparison);
+    case Type::S32:
+      return pick<Plain<int32_t>>(form, comparison);
+    case Type::S64:
+      return pick<Plain<int64_t>>(form, comparison);
+    case Type::F32:
+      return ftz ? pick<Flushed>(form, comparison) : pick<Plain<float>>(form, comparison);
+    case Type::F64:
+      return pick<Plain<double>>(form, comparison);
+    case Type::F16:
+    case Type::F16X2:
+      return pick<FromHalf>(form, comparison);
+    case Type::BF16:
+    case Type::BF16X2:
+      return pick<FromBfloat>(form, comparison);
+    default:
+      return nullptr;
   }
 }
 
 int take_comparison(Form& form) {
   // lo, ls, hi, hs are the unsigned names of lt, le, gt, ge.
-  const struct { const char* name; int comparison; } aliases[] = {{"lo", kLt}, {"ls", kLe}, {"hi", kGt}, {"hs", kGe}};
+  const struct {
+    const char* name;
+    int comparison;
+  } aliases[] = {{"lo", kLt}, {"ls", kLe}, {"hi", kGt}, {"hs", kGe}};
   for (int k = 0; k < kComparisons; ++k)
     if (form.take(kNames[k])) return k;
   for (const auto& alias : aliases)
@@ -185,12 +245,27 @@ void decode_set(Decoder& d, Form& form, Instruction& out) {
   const bool pair = from == Type::F16X2 || from == Type::BF16X2;
   out.width = static_cast<uint8_t>(byte_size(to));
   switch (to) {
-    case Type::U32: case Type::S32: out.immediate = pair ? 0xffff : 0xffffffff; break;
-    case Type::F32: out.immediate = 0x3f800000; break;
-    case Type::U16: case Type::S16: out.immediate = 0xffff; break;
-    case Type::F16: case Type::F16X2: out.immediate = 0x3c00; break;
-    case Type::BF16: case Type::BF16X2: out.immediate = 0x3f80; break;
-    default: form.unsupported();
+    case Type::U32:
+    case Type::S32:
+      out.immediate = pair ? 0xffff : 0xffffffff;
+      break;
+    case Type::F32:
+      out.immediate = 0x3f800000;
+      break;
+    case Type::U16:
+    case Type::S16:
+      out.immediate = 0xffff;
+      break;
+    case Type::F16:
+    case Type::F16X2:
+      out.immediate = 0x3c00;
+      break;
+    case Type::BF16:
+    case Type::BF16X2:
+      out.immediate = 0x3f80;
+      break;
+    default:
+      form.unsupported();
   }
   out.handler = pick_by_type(pair ? Form4::ValuePair : Form4::Value, comparison, from, ftz);
   if (!out.handler) form.unsupported();

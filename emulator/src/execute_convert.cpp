@@ -9,9 +9,14 @@
 namespace fusednorm::emulator {
 namespace {
 
-struct HalfTag { uint16_t bits; };
-struct BfloatTag { uint16_t bits; };
-template <class T> constexpr bool is_float = !std::is_integral_v<T>;
+struct HalfTag {
+  uint16_t bits;
+};
+struct BfloatTag {
+  uint16_t bits;
+};
+template <class T>
+constexpr bool is_float = !std::is_integral_v<T>;
 
 enum Flags : uint8_t { kSaturate = 1, kFlush = 2, kRelu = 4, kToWhole = 8 };
 
@@ -20,17 +25,29 @@ struct Options {
   uint8_t flags;
 };
 
-inline double number(HalfTag x) { return decode_half(x.bits); }
-inline double number(BfloatTag x) { return decode_bfloat(x.bits); }
-inline double number(float x) { return x; }
-inline double number(double x) { return x; }
+inline double number(HalfTag x) {
+  return decode_half(x.bits);
+}
+inline double number(BfloatTag x) {
+  return decode_bfloat(x.bits);
+}
+inline double number(float x) {
+  return x;
+}
+inline double number(double x) {
+  return x;
+}
 
 inline double round_whole(double x, Rounding mode) {
   switch (mode) {
-    case Rounding::Zero: return std::trunc(x);
-    case Rounding::Down: return std::floor(x);
-    case Rounding::Up: return std::ceil(x);
-    default: return std::nearbyint(x);
+    case Rounding::Zero:
+      return std::trunc(x);
+    case Rounding::Down:
+      return std::floor(x);
+    case Rounding::Up:
+      return std::ceil(x);
+    default:
+      return std::nearbyint(x);
   }
 }
 
@@ -38,11 +55,13 @@ template <class D>
 inline D from_double(double x, Rounding mode) {
   if constexpr (std::is_same_v<D, HalfTag>) return {encode_half(x, mode)};
   if constexpr (std::is_same_v<D, BfloatTag>) return {encode_bfloat(x, mode)};
-  if constexpr (std::is_same_v<D, float>) return mode == Rounding::NearestEven ? canonical(float(x)) : encode_float(x, mode);
+  if constexpr (std::is_same_v<D, float>)
+    return mode == Rounding::NearestEven ? canonical(float(x)) : encode_float(x, mode);
   if constexpr (std::is_same_v<D, double>) return x;
 }
 
-// A whole number in double: past 2^53 the bits cut off leave a sticky one, so one later rounding is exact.
+// A whole number in double: past 2^53 the bits cut off leave a sticky one, so one later rounding is
+// exact.
 template <class S>
 inline double whole_number(S x) {
   const bool negative = x < 0;
@@ -59,7 +78,8 @@ template <class D, class S>
 inline D convert(S x, Options options) {
   if constexpr (!is_float<D> && !is_float<S>) {
     if (options.flags & kSaturate) {
-      const __int128 value = x, low = std::numeric_limits<D>::min(), high = std::numeric_limits<D>::max();
+      const __int128 value = x, low = std::numeric_limits<D>::min(),
+                     high = std::numeric_limits<D>::max();
       return D(value < low ? low : value > high ? high : value);
     }
     return D(x);
@@ -119,7 +139,8 @@ void convert_handler(Warp& w, const Instruction& i, uint32_t active) {
   };
   if constexpr (std::is_integral_v<D> && std::is_integral_v<S>) {
     if (i.flags == 0) {
-      for_lanes(d, active, [=](int lane) { return DRegister(std::make_signed_t<DRegister>(D(S(a[lane])))); });
+      for_lanes(d, active,
+                [=](int lane) { return DRegister(std::make_signed_t<DRegister>(D(S(a[lane])))); });
       return;
     }
   }
@@ -129,7 +150,7 @@ void convert_handler(Warp& w, const Instruction& i, uint32_t active) {
 // The conversions that hot loops consist of, vectorised.
 void half_to_float(Warp& w, const Instruction& i, uint32_t active) {
   const uint16_t* a = w.reg<uint16_t>(i.a);
-  for_lanes(w.reg<float>(i.dst), active, [=](int lane) { return decode_half(a[lane]); });
+  for_lanes(w.reg<float>(i.dst), active, [=](int lane) { return canonical(decode_half(a[lane])); });
 }
 void bfloat_to_float(Warp& w, const Instruction& i, uint32_t active) {
   const uint16_t* a = w.reg<uint16_t>(i.a);
@@ -166,7 +187,8 @@ void pair_general(Warp& w, const Instruction& i, uint32_t active) {
   const Options options{static_cast<Rounding>(i.immediate), i.flags};
   uint32_t* d = w.reg<uint32_t>(i.dst);
   for_each_active(active, [&](int lane) {
-    d[lane] = uint32_t{convert<D, float>(high[lane], options).bits} << 16 | convert<D, float>(low[lane], options).bits;
+    d[lane] = uint32_t{convert<D, float>(high[lane], options).bits} << 16 |
+              convert<D, float>(low[lane], options).bits;
   });
 }
 void float_to_tf32(Warp& w, const Instruction& i, uint32_t active) {
@@ -196,36 +218,62 @@ Handler pick_registers(int to, int from) {
 template <class D>
 Handler pick_source(Type from, int to_bytes, int from_bytes) {
   switch (from) {
-    case Type::U8: return pick_registers<D, uint8_t>(to_bytes, from_bytes);
-    case Type::S8: return pick_registers<D, int8_t>(to_bytes, from_bytes);
-    case Type::U16: return pick_registers<D, uint16_t>(to_bytes, from_bytes);
-    case Type::S16: return pick_registers<D, int16_t>(to_bytes, from_bytes);
-    case Type::U32: return pick_registers<D, uint32_t>(to_bytes, from_bytes);
-    case Type::S32: return pick_registers<D, int32_t>(to_bytes, from_bytes);
-    case Type::U64: return pick_registers<D, uint64_t>(to_bytes, from_bytes);
-    case Type::S64: return pick_registers<D, int64_t>(to_bytes, from_bytes);
-    case Type::F16: return pick_registers<D, HalfTag>(to_bytes, from_bytes);
-    case Type::BF16: return pick_registers<D, BfloatTag>(to_bytes, from_bytes);
-    case Type::F32: return pick_registers<D, float>(to_bytes, from_bytes);
-    case Type::F64: return pick_registers<D, double>(to_bytes, from_bytes);
-    default: return nullptr;
+    case Type::U8:
+      return pick_registers<D, uint8_t>(to_bytes, from_bytes);
+    case Type::S8:
+      return pick_registers<D, int8_t>(to_bytes, from_bytes);
+    case Type::U16:
+      return pick_registers<D, uint16_t>(to_bytes, from_bytes);
+    case Type::S16:
+      return pick_registers<D, int16_t>(to_bytes, from_bytes);
+    case Type::U32:
+      return pick_registers<D, uint32_t>(to_bytes, from_bytes);
+    case Type::S32:
+      return pick_registers<D, int32_t>(to_bytes, from_bytes);
+    case Type::U64:
+      return pick_registers<D, uint64_t>(to_bytes, from_bytes);
+    case Type::S64:
+      return pick_registers<D, int64_t>(to_bytes, from_bytes);
+    case Type::F16:
+      return pick_registers<D, HalfTag>(to_bytes, from_bytes);
+    case Type::BF16:
+      return pick_registers<D, BfloatTag>(to_bytes, from_bytes);
+    case Type::F32:
+      return pick_registers<D, float>(to_bytes, from_bytes);
+    case Type::F64:
+      return pick_registers<D, double>(to_bytes, from_bytes);
+    default:
+      return nullptr;
   }
 }
 Handler pick(Type to, Type from, int to_bytes, int from_bytes) {
   switch (to) {
-    case Type::U8: return pick_source<uint8_t>(from, to_bytes, from_bytes);
-    case Type::S8: return pick_source<int8_t>(from, to_bytes, from_bytes);
-    case Type::U16: return pick_source<uint16_t>(from, to_bytes, from_bytes);
-    case Type::S16: return pick_source<int16_t>(from, to_bytes, from_bytes);
-    case Type::U32: return pick_source<uint32_t>(from, to_bytes, from_bytes);
-    case Type::S32: return pick_source<int32_t>(from, to_bytes, from_bytes);
-    case Type::U64: return pick_source<uint64_t>(from, to_bytes, from_bytes);
-    case Type::S64: return pick_source<int64_t>(from, to_bytes, from_bytes);
-    case Type::F16: return pick_source<HalfTag>(from, to_bytes, from_bytes);
-    case Type::BF16: return pick_source<BfloatTag>(from, to_bytes, from_bytes);
-    case Type::F32: return pick_source<float>(from, to_bytes, from_bytes);
-    case Type::F64: return pick_source<double>(from, to_bytes, from_bytes);
-    default: return nullptr;
+    case Type::U8:
+      return pick_source<uint8_t>(from, to_bytes, from_bytes);
+    case Type::S8:
+      return pick_source<int8_t>(from, to_bytes, from_bytes);
+    case Type::U16:
+      return pick_source<uint16_t>(from, to_bytes, from_bytes);
+    case Type::S16:
+      return pick_source<int16_t>(from, to_bytes, from_bytes);
+    case Type::U32:
+      return pick_source<uint32_t>(from, to_bytes, from_bytes);
+    case Type::S32:
+      return pick_source<int32_t>(from, to_bytes, from_bytes);
+    case Type::U64:
+      return pick_source<uint64_t>(from, to_bytes, from_bytes);
+    case Type::S64:
+      return pick_source<int64_t>(from, to_bytes, from_bytes);
+    case Type::F16:
+      return pick_source<HalfTag>(from, to_bytes, from_bytes);
+    case Type::BF16:
+      return pick_source<BfloatTag>(from, to_bytes, from_bytes);
+    case Type::F32:
+      return pick_source<float>(from, to_bytes, from_bytes);
+    case Type::F64:
+      return pick_source<double>(from, to_bytes, from_bytes);
+    default:
+      return nullptr;
   }
 }
 
@@ -247,8 +295,13 @@ void decode_cvt(Decoder& d, Form& form, Instruction& out) {
   if (form.take("rm")) rounding = Rounding::Down;
   if (form.take("rp")) rounding = Rounding::Up;
   if (form.take("rna")) rounding = Rounding::NearestAway;
-  const struct { const char* name; Rounding rounding; } whole[] = {
-      {"rni", Rounding::NearestEven}, {"rzi", Rounding::Zero}, {"rmi", Rounding::Down}, {"rpi", Rounding::Up}};
+  const struct {
+    const char* name;
+    Rounding rounding;
+  } whole[] = {{"rni", Rounding::NearestEven},
+               {"rzi", Rounding::Zero},
+               {"rmi", Rounding::Down},
+               {"rpi", Rounding::Up}};
   for (const auto& mode : whole)
     if (form.take(mode.name)) {
       rounding = mode.rounding;
@@ -286,12 +339,16 @@ void decode_cvt(Decoder& d, Form& form, Instruction& out) {
   if (plain && exact_registers) out.handler = pick_fast(to, from);
   if (!out.handler) out.handler = pick(to, from, to_bytes, from_bytes);
   if (!out.handler) form.unsupported();
-  // A value is rounded to whole before it becomes an integer in any case; the flag is for float to float.
-  if (is_integer(to) || to == Type::U8 || to == Type::S8) out.flags &= static_cast<uint8_t>(~kToWhole);
+  // A value is rounded to whole before it becomes an integer in any case; the flag is for float to
+  // float.
+  if (is_integer(to) || to == Type::U8 || to == Type::S8)
+    out.flags &= static_cast<uint8_t>(~kToWhole);
 }
 
 }  // namespace
 
-void add_convert_opcodes(OpcodeTable& table) { table["cvt"] = decode_cvt; }
+void add_convert_opcodes(OpcodeTable& table) {
+  table["cvt"] = decode_cvt;
+}
 
 }  // namespace fusednorm::emulator

@@ -17,7 +17,8 @@ void perform(Warp& w, PendingCopy& copy, uint32_t lanes) {
     std::memset(to, 0, copy.bytes);
     const uint32_t source_bytes = std::min(copy.source_bytes[lane], copy.bytes);
     if (source_bytes) {
-      const uint8_t* from = generic_pointer(w, copy.global[lane], source_bytes, lane, AccessKind::Load);
+      const uint8_t* from =
+          generic_pointer(w, copy.global[lane], source_bytes, lane, AccessKind::Load);
       std::memcpy(to, from, source_bytes);
     }
   });
@@ -27,7 +28,9 @@ void perform(Warp& w, PendingCopy& copy, uint32_t lanes) {
 }
 
 void drop_done(Warp& w) {
-  w.copies.erase(std::remove_if(w.copies.begin(), w.copies.end(), [](const PendingCopy& copy) { return copy.mask == 0; }), w.copies.end());
+  w.copies.erase(std::remove_if(w.copies.begin(), w.copies.end(),
+                                [](const PendingCopy& copy) { return copy.mask == 0; }),
+                 w.copies.end());
 }
 
 // a: shared address, b: global address, c: source bytes or none; width: bytes
@@ -41,7 +44,8 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
   uint32_t reading = 0;
   for_each_active(active, [&](int lane) {
     copy.shared[lane] = static_cast<uint32_t>(shared[lane]);
-    global[lane] = copy.global[lane] = w.reg<uint64_t>(i.b)[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[0]));
+    global[lane] = copy.global[lane] =
+        w.reg<uint64_t>(i.b)[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[0]));
     copy.source_bytes[lane] = i.c == kNone ? i.width : w.reg<uint32_t>(i.c)[lane];
     if (i.d != kNone && (w.predicate(i.d) >> lane & 1)) copy.source_bytes[lane] = 0;  // ignore-src
     copy.group[lane] = w.copy_groups[lane];
@@ -65,7 +69,8 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
   for (PendingCopy& copy : w.copies) {
     uint32_t due = 0;
     for_each_active(copy.mask & active, [&](int lane) {
-      const bool done = (i.flags & 1) || copy.group[lane] + static_cast<uint32_t>(i.immediate) < w.copy_groups[lane];
+      const bool done = (i.flags & 1) ||
+                        copy.group[lane] + static_cast<uint32_t>(i.immediate) < w.copy_groups[lane];
       due |= uint32_t{done} << lane;
     });
     if (due) perform(w, copy, due);
@@ -103,12 +108,14 @@ void decode_copy(Decoder& d, Form& form, Instruction& out) {
   if (from.flags & kNarrowAddress) form.unsupported("a 32-bit global address");
   out.b = from.a;
   out.list[0] = static_cast<uint32_t>(from.immediate);
-  if (from.immediate != static_cast<int32_t>(from.immediate)) form.unsupported("an offset that large");
+  if (from.immediate != static_cast<int32_t>(from.immediate))
+    form.unsupported("an offset that large");
   out.width = static_cast<uint8_t>(d.operand(2).value);
   if (out.width != 4 && out.width != 8 && out.width != 16) form.unsupported("a copy of that size");
   if (d.operand_count() > 3) {
     const Operand& extra = d.operand(3);
-    const bool is_predicate = extra.kind == Operand::Kind::Register && d.register_type(extra.reg) == Type::Pred;
+    const bool is_predicate =
+        extra.kind == Operand::Kind::Register && d.register_type(extra.reg) == Type::Pred;
     bool negated = false;
     if (is_predicate) {
       out.d = d.predicate_source(extra, negated);
@@ -121,6 +128,8 @@ void decode_copy(Decoder& d, Form& form, Instruction& out) {
 
 }  // namespace
 
-void add_copy_opcodes(OpcodeTable& table) { table["cp"] = decode_copy; }
+void add_copy_opcodes(OpcodeTable& table) {
+  table["cp"] = decode_copy;
+}
 
 }  // namespace fusednorm::emulator

@@ -1,7 +1,9 @@
-// f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, min, max, abs, neg, and approximate functions.
+// f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, min, max, abs, neg, and
+// approximate functions.
+#include "execute_float.h"
+
 #include <cmath>
 
-#include "execute_float.h"
 #include "float_formats.h"
 #include "lanes.h"
 
@@ -9,52 +11,110 @@ namespace fusednorm::emulator {
 namespace {
 
 // f32 results are canonical NaNs; f64 keeps the host's.
-inline float finish(float x) { return canonical(x); }
-inline double finish(double x) { return x; }
-inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+inline float finish(float x) {
+  return canonical(x);
+}
+inline double finish(double x) {
+  return x;
+}
+inline float fused(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+inline double fused(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
 
-template <class T> struct Add { static T apply(T a, T b) { return finish(a + b); } };
-template <class T> struct Subtract { static T apply(T a, T b) { return finish(a - b); } };
-template <class T> struct Multiply { static T apply(T a, T b) { return finish(a * b); } };
-template <class T> struct Divide { static T apply(T a, T b) { return finish(a / b); } };
-template <class T> struct Fma { static T apply(T a, T b, T c) { return finish(fused(a, b, c)); } };
-template <class T> struct Minimum {
+template <class T>
+struct Add {
+  static T apply(T a, T b) { return finish(a + b); }
+};
+template <class T>
+struct Subtract {
+  static T apply(T a, T b) { return finish(a - b); }
+};
+template <class T>
+struct Multiply {
+  static T apply(T a, T b) { return finish(a * b); }
+};
+template <class T>
+struct Divide {
+  static T apply(T a, T b) { return finish(a / b); }
+};
+template <class T>
+struct Fma {
+  static T apply(T a, T b, T c) { return finish(fused(a, b, c)); }
+};
+template <class T>
+struct Minimum {
   static T apply(T a, T b) {
     if (a != a) return finish(b);
     if (b != b) return a;
     return a < b || (a == b && std::signbit(a)) ? a : b;
   }
 };
-template <class T> struct Maximum {
+template <class T>
+struct Maximum {
   static T apply(T a, T b) {
     if (a != a) return finish(b);
     if (b != b) return a;
     return a > b || (a == b && !std::signbit(a)) ? a : b;
   }
 };
-template <class T> struct MinimumNan {
+template <class T>
+struct MinimumNan {
   static T apply(T a, T b) { return a != a || b != b ? finish(a + b) : Minimum<T>::apply(a, b); }
 };
-template <class T> struct MaximumNan {
+template <class T>
+struct MaximumNan {
   static T apply(T a, T b) { return a != a || b != b ? finish(a + b) : Maximum<T>::apply(a, b); }
 };
-template <class T> struct Absolute { static T apply(T a) { return std::fabs(a); } };
-template <class T> struct Negate { static T apply(T a) { return -a; } };
-template <class T> struct SquareRoot { static T apply(T a) { return finish(std::sqrt(a)); } };
-template <class T> struct Reciprocal { static T apply(T a) { return finish(T(1) / a); } };
+template <class T>
+struct Absolute {
+  static T apply(T a) { return std::fabs(a); }
+};
+template <class T>
+struct Negate {
+  static T apply(T a) { return -a; }
+};
+template <class T>
+struct SquareRoot {
+  static T apply(T a) { return finish(std::sqrt(a)); }
+};
+template <class T>
+struct Reciprocal {
+  static T apply(T a) { return finish(T(1) / a); }
+};
 
-// Approximate functions: the device's are within an ulp or two; here they are the rounded exact value.
-struct ReciprocalRoot { static float apply(float a) { return canonical(float(1.0 / std::sqrt(double(a)))); } };
-struct Exp2 { static float apply(float a) { return canonical(std::exp2(a)); } };
-struct Log2 { static float apply(float a) { return canonical(std::log2(a)); } };
-struct Sine { static float apply(float a) { return canonical(std::sin(a)); } };
-struct Cosine { static float apply(float a) { return canonical(std::cos(a)); } };
-struct Tanh { static float apply(float a) { return canonical(std::tanh(a)); } };
+// Approximate functions: the device's are within an ulp or two; here they are the rounded exact
+// value.
+struct ReciprocalRoot {
+  static float apply(float a) { return canonical(float(1.0 / std::sqrt(double(a)))); }
+};
+struct Exp2 {
+  static float apply(float a) { return canonical(std::exp2(a)); }
+};
+struct Log2 {
+  static float apply(float a) { return canonical(std::log2(a)); }
+};
+struct Sine {
+  static float apply(float a) { return canonical(std::sin(a)); }
+};
+struct Cosine {
+  static float apply(float a) { return canonical(std::cos(a)); }
+};
+struct Tanh {
+  static float apply(float a) { return canonical(std::tanh(a)); }
+};
 // The f64 forms give 32 good bits: the low word is cut off.
-inline double cut(double x) { return bit_cast<double>(bit_cast<uint64_t>(x) & ~0xffffffffull); }
-struct ReciprocalWide { static double apply(double a) { return cut(1.0 / a); } };
-struct ReciprocalRootWide { static double apply(double a) { return cut(1.0 / std::sqrt(a)); } };
+inline double cut(double x) {
+  return bit_cast<double>(bit_cast<uint64_t>(x) & ~0xffffffffull);
+}
+struct ReciprocalWide {
+  static double apply(double a) { return cut(1.0 / a); }
+};
+struct ReciprocalRootWide {
+  static double apply(double a) { return cut(1.0 / std::sqrt(a)); }
+};
 
 // .ftz and .sat around an operation on f32.
 template <class Op, bool kFlush, bool kSaturate>
@@ -72,17 +132,23 @@ struct Around {
 
 template <class Op>
 Handler pick_unary(bool ftz, bool sat) {
-  if (ftz) return sat ? unary_handler<float, Around<Op, true, true>> : unary_handler<float, Around<Op, true, false>>;
+  if (ftz)
+    return sat ? unary_handler<float, Around<Op, true, true>>
+               : unary_handler<float, Around<Op, true, false>>;
   return sat ? unary_handler<float, Around<Op, false, true>> : unary_handler<float, Op>;
 }
 template <class Op>
 Handler pick_binary(bool ftz, bool sat) {
-  if (ftz) return sat ? binary_handler<float, Around<Op, true, true>> : binary_handler<float, Around<Op, true, false>>;
+  if (ftz)
+    return sat ? binary_handler<float, Around<Op, true, true>>
+               : binary_handler<float, Around<Op, true, false>>;
   return sat ? binary_handler<float, Around<Op, false, true>> : binary_handler<float, Op>;
 }
 template <class Op>
 Handler pick_ternary(bool ftz, bool sat) {
-  if (ftz) return sat ? ternary_handler<float, Around<Op, true, true>> : ternary_handler<float, Around<Op, true, false>>;
+  if (ftz)
+    return sat ? ternary_handler<float, Around<Op, true, true>>
+               : ternary_handler<float, Around<Op, true, false>>;
   return sat ? ternary_handler<float, Around<Op, false, true>> : ternary_handler<float, Op>;
 }
 
@@ -122,10 +188,14 @@ bool decode_packed(Decoder& d, Form& form, Instruction& out, const std::string& 
   using S = Subtract<float>;
   using M = Multiply<float>;
   using F = Fma<float>;
-  if (name == "add") out.handler = ftz ? packed_handler<Around<A, true, false>, 2> : packed_handler<A, 2>;
-  if (name == "sub") out.handler = ftz ? packed_handler<Around<S, true, false>, 2> : packed_handler<S, 2>;
-  if (name == "mul") out.handler = ftz ? packed_handler<Around<M, true, false>, 2> : packed_handler<M, 2>;
-  if (name == "fma") out.handler = ftz ? packed_handler<Around<F, true, false>, 3> : packed_handler<F, 3>;
+  if (name == "add")
+    out.handler = ftz ? packed_handler<Around<A, true, false>, 2> : packed_handler<A, 2>;
+  if (name == "sub")
+    out.handler = ftz ? packed_handler<Around<S, true, false>, 2> : packed_handler<S, 2>;
+  if (name == "mul")
+    out.handler = ftz ? packed_handler<Around<M, true, false>, 2> : packed_handler<M, 2>;
+  if (name == "fma")
+    out.handler = ftz ? packed_handler<Around<F, true, false>, 3> : packed_handler<F, 3>;
   if (!out.handler) form.unsupported();
   if (name == "fma") {
     decode_ternary(d, out, Type::F32X2);
@@ -155,8 +225,10 @@ Handler pick_single(const std::string& name, bool ftz, bool sat, bool nan) {
   if (name == "sub") return pick_binary<Subtract<float>>(ftz, sat);
   if (name == "mul") return pick_binary<Multiply<float>>(ftz, sat);
   if (name == "div") return pick_binary<Divide<float>>(ftz, sat);
-  if (name == "min") return nan ? pick_binary<MinimumNan<float>>(ftz, sat) : pick_binary<Minimum<float>>(ftz, sat);
-  if (name == "max") return nan ? pick_binary<MaximumNan<float>>(ftz, sat) : pick_binary<Maximum<float>>(ftz, sat);
+  if (name == "min")
+    return nan ? pick_binary<MinimumNan<float>>(ftz, sat) : pick_binary<Minimum<float>>(ftz, sat);
+  if (name == "max")
+    return nan ? pick_binary<MaximumNan<float>>(ftz, sat) : pick_binary<Maximum<float>>(ftz, sat);
   if (name == "abs") return pick_unary<Absolute<float>>(ftz, sat);
   if (name == "neg") return pick_unary<Negate<float>>(ftz, sat);
   if (name == "sqrt") return pick_unary<SquareRoot<float>>(ftz, sat);
@@ -201,7 +273,8 @@ void decode_float(Decoder& d, Form& form, Instruction& out) {
   if (!out.handler) form.unsupported();
   if (sources == 2 && d.operand_count() == 4 && (name == "min" || name == "max")) {
     if (type != Type::F32 || ftz || sat || nan) form.unsupported("three operands");
-    out.handler = name == "min" ? ternary_handler<float, Three<Minimum<float>>> : ternary_handler<float, Three<Maximum<float>>>;
+    out.handler = name == "min" ? ternary_handler<float, Three<Minimum<float>>>
+                                : ternary_handler<float, Three<Maximum<float>>>;
     decode_ternary(d, out, type);
   } else if (sources == 1) {
     decode_unary(d, out, type);
@@ -257,8 +330,12 @@ void test_property(Warp& w, const Instruction& i, uint32_t active) {
   uint32_t value = 0;
   for (int lane = 0; lane < 32; ++lane) {
     const int kind = std::fpclassify(a[lane]);
-    const bool property[] = {kind != FP_NAN && kind != FP_INFINITE, kind == FP_INFINITE, kind != FP_NAN,
-                             kind == FP_NAN, kind == FP_NORMAL, kind == FP_SUBNORMAL};
+    const bool property[] = {kind != FP_NAN && kind != FP_INFINITE,
+                             kind == FP_INFINITE,
+                             kind != FP_NAN,
+                             kind == FP_NAN,
+                             kind == FP_NORMAL,
+                             kind == FP_SUBNORMAL};
     value |= uint32_t{property[i.immediate]} << lane;
   }
   write_predicate(w, i.dst, active, value);
@@ -267,7 +344,8 @@ void test_property(Warp& w, const Instruction& i, uint32_t active) {
 }  // namespace
 
 void add_float_opcodes(OpcodeTable& table) {
-  for (const char* name : {"add", "sub", "mul", "div", "min", "max", "abs", "neg", "fma"}) table[name] = decode_arithmetic;
+  for (const char* name : {"add", "sub", "mul", "div", "min", "max", "abs", "neg", "fma"})
+    table[name] = decode_arithmetic;
   for (const char* name : {"sqrt", "rcp"}) table[name] = decode_float;
   const DecodeFunction integer_mad = table["mad"];
   static DecodeFunction kept_integer_mad;
@@ -289,7 +367,8 @@ void add_float_opcodes(OpcodeTable& table) {
     decode_binary(d, out, type);
   };
   table["testp"] = [](Decoder& d, Form& form, Instruction& out) {
-    const char* const properties[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+    const char* const properties[] = {"finite",     "infinite", "number",
+                                      "notanumber", "normal",   "subnormal"};
     out.immediate = -1;
     for (int k = 0; k < 6; ++k)
       if (form.take(properties[k])) out.immediate = k;

@@ -23,16 +23,28 @@ struct Bfloat {
   static constexpr uint16_t kOne = 0x3f80;
 };
 
-// A double holds sums (bf16: to well past twice the bits) and products of two such numbers; fma rounds to odd first.
-template <class F> struct Add { static uint16_t apply(uint16_t a, uint16_t b) { return F::encode(F::decode(a) + F::decode(b)); } };
-template <class F> struct Subtract { static uint16_t apply(uint16_t a, uint16_t b) { return F::encode(F::decode(a) - F::decode(b)); } };
-template <class F> struct Multiply { static uint16_t apply(uint16_t a, uint16_t b) { return F::encode(F::decode(a) * F::decode(b)); } };
-template <class F> struct Fma {
+// A double holds sums (bf16: to well past twice the bits) and products of two such numbers; fma
+// rounds to odd first.
+template <class F>
+struct Add {
+  static uint16_t apply(uint16_t a, uint16_t b) { return F::encode(F::decode(a) + F::decode(b)); }
+};
+template <class F>
+struct Subtract {
+  static uint16_t apply(uint16_t a, uint16_t b) { return F::encode(F::decode(a) - F::decode(b)); }
+};
+template <class F>
+struct Multiply {
+  static uint16_t apply(uint16_t a, uint16_t b) { return F::encode(F::decode(a) * F::decode(b)); }
+};
+template <class F>
+struct Fma {
   static uint16_t apply(uint16_t a, uint16_t b, uint16_t c) {
     return F::encode(add_to_odd(F::decode(a) * F::decode(b), F::decode(c)));
   }
 };
-template <class F> struct Minimum {
+template <class F>
+struct Minimum {
   static uint16_t apply(uint16_t a, uint16_t b) {
     if (F::is_nan(a)) return F::is_nan(b) ? F::kNan : b;
     if (F::is_nan(b)) return a;
@@ -40,7 +52,8 @@ template <class F> struct Minimum {
     return x < y || (x == y && (a & 0x8000)) ? a : b;
   }
 };
-template <class F> struct Maximum {
+template <class F>
+struct Maximum {
   static uint16_t apply(uint16_t a, uint16_t b) {
     if (F::is_nan(a)) return F::is_nan(b) ? F::kNan : b;
     if (F::is_nan(b)) return a;
@@ -48,16 +61,34 @@ template <class F> struct Maximum {
     return x > y || (x == y && !(a & 0x8000)) ? a : b;
   }
 };
-template <class F> struct MinimumNan {
-  static uint16_t apply(uint16_t a, uint16_t b) { return F::is_nan(a) || F::is_nan(b) ? F::kNan : Minimum<F>::apply(a, b); }
+template <class F>
+struct MinimumNan {
+  static uint16_t apply(uint16_t a, uint16_t b) {
+    return F::is_nan(a) || F::is_nan(b) ? F::kNan : Minimum<F>::apply(a, b);
+  }
 };
-template <class F> struct MaximumNan {
-  static uint16_t apply(uint16_t a, uint16_t b) { return F::is_nan(a) || F::is_nan(b) ? F::kNan : Maximum<F>::apply(a, b); }
+template <class F>
+struct MaximumNan {
+  static uint16_t apply(uint16_t a, uint16_t b) {
+    return F::is_nan(a) || F::is_nan(b) ? F::kNan : Maximum<F>::apply(a, b);
+  }
 };
-template <class F> struct Absolute { static uint16_t apply(uint16_t a) { return a & 0x7fff; } };
-template <class F> struct Negate { static uint16_t apply(uint16_t a) { return a ^ 0x8000; } };
-template <class F> struct Exp2 { static uint16_t apply(uint16_t a) { return F::encode(std::exp2(F::decode(a))); } };
-template <class F> struct Tanh { static uint16_t apply(uint16_t a) { return F::encode(std::tanh(F::decode(a))); } };
+template <class F>
+struct Absolute {
+  static uint16_t apply(uint16_t a) { return a & 0x7fff; }
+};
+template <class F>
+struct Negate {
+  static uint16_t apply(uint16_t a) { return a ^ 0x8000; }
+};
+template <class F>
+struct Exp2 {
+  static uint16_t apply(uint16_t a) { return F::encode(std::exp2(F::decode(a))); }
+};
+template <class F>
+struct Tanh {
+  static uint16_t apply(uint16_t a) { return F::encode(std::tanh(F::decode(a))); }
+};
 
 // flags: 1 relu, 2 sat; kPacked lanes hold two numbers, 64 in a row.
 template <class F, class Op, int kSources, bool kPacked>
@@ -94,8 +125,12 @@ Handler pick(const std::string& name, bool nan) {
   if (name == "sub") return half_handler<F, Subtract<F>, 2, kPacked>;
   if (name == "mul") return half_handler<F, Multiply<F>, 2, kPacked>;
   if (name == "fma") return half_handler<F, Fma<F>, 3, kPacked>;
-  if (name == "min") return nan ? half_handler<F, MinimumNan<F>, 2, kPacked> : half_handler<F, Minimum<F>, 2, kPacked>;
-  if (name == "max") return nan ? half_handler<F, MaximumNan<F>, 2, kPacked> : half_handler<F, Maximum<F>, 2, kPacked>;
+  if (name == "min")
+    return nan ? half_handler<F, MinimumNan<F>, 2, kPacked>
+               : half_handler<F, Minimum<F>, 2, kPacked>;
+  if (name == "max")
+    return nan ? half_handler<F, MaximumNan<F>, 2, kPacked>
+               : half_handler<F, Maximum<F>, 2, kPacked>;
   if (name == "abs") return half_handler<F, Absolute<F>, 1, kPacked>;
   if (name == "neg") return half_handler<F, Negate<F>, 1, kPacked>;
   if (name == "ex2") return half_handler<F, Exp2<F>, 1, kPacked>;

@@ -1,4 +1,5 @@
-// Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, carries and dot products of bytes.
+// Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, carries and dot
+// products of bytes.
 #include <limits>
 #include <type_traits>
 
@@ -7,45 +8,76 @@
 namespace fusednorm::emulator {
 namespace {
 
-template <class T> using Unsigned = std::make_unsigned_t<T>;
+template <class T>
+using Unsigned = std::make_unsigned_t<T>;
 template <class T>
 using Wide = std::conditional_t<
     sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
     std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>,
                        std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>>;
 // Arithmetic on 16 bits is done in unsigned int, whose overflow is defined.
-template <class T> using Safe = std::conditional_t<sizeof(T) == 2, uint32_t, Unsigned<T>>;
+template <class T>
+using Safe = std::conditional_t<sizeof(T) == 2, uint32_t, Unsigned<T>>;
 
-template <class T> struct Add { static T apply(T a, T b) { return T(Safe<T>(a) + Safe<T>(b)); } };
-template <class T> struct Subtract { static T apply(T a, T b) { return T(Safe<T>(a) - Safe<T>(b)); } };
-template <class T> struct MultiplyLow { static T apply(T a, T b) { return T(Safe<T>(a) * Safe<T>(b)); } };
-template <class T> struct MultiplyHigh {
+template <class T>
+struct Add {
+  static T apply(T a, T b) { return T(Safe<T>(a) + Safe<T>(b)); }
+};
+template <class T>
+struct Subtract {
+  static T apply(T a, T b) { return T(Safe<T>(a) - Safe<T>(b)); }
+};
+template <class T>
+struct MultiplyLow {
+  static T apply(T a, T b) { return T(Safe<T>(a) * Safe<T>(b)); }
+};
+template <class T>
+struct MultiplyHigh {
   static T apply(T a, T b) { return T((Wide<T>(a) * Wide<T>(b)) >> (8 * sizeof(T))); }
 };
-template <class T> struct MadLow { static T apply(T a, T b, T c) { return T(Safe<T>(a) * Safe<T>(b) + Safe<T>(c)); } };
-template <class T> struct MadHigh {
+template <class T>
+struct MadLow {
+  static T apply(T a, T b, T c) { return T(Safe<T>(a) * Safe<T>(b) + Safe<T>(c)); }
+};
+template <class T>
+struct MadHigh {
   static T apply(T a, T b, T c) { return T(Safe<T>(MultiplyHigh<T>::apply(a, b)) + Safe<T>(c)); }
 };
 // Division by zero gives all ones and the remainder the dividend, as the device's own routine does.
-template <class T> struct Divide {
+template <class T>
+struct Divide {
   static T apply(T a, T b) {
     if (b == 0) return T(-1);
     if (std::is_signed_v<T> && b == T(-1)) return T(Safe<T>(0) - Safe<T>(a));
     return T(a / b);
   }
 };
-template <class T> struct Remainder {
+template <class T>
+struct Remainder {
   static T apply(T a, T b) {
     if (b == 0) return a;
     if (std::is_signed_v<T> && b == T(-1)) return 0;
     return T(a % b);
   }
 };
-template <class T> struct Minimum { static T apply(T a, T b) { return a < b ? a : b; } };
-template <class T> struct Maximum { static T apply(T a, T b) { return a > b ? a : b; } };
-template <class T> struct Absolute { static T apply(T a) { return a < 0 ? T(Safe<T>(0) - Safe<T>(a)) : a; } };
-template <class T> struct Negate { static T apply(T a) { return T(Safe<T>(0) - Safe<T>(a)); } };
-template <class T> struct SumOfDifference {
+template <class T>
+struct Minimum {
+  static T apply(T a, T b) { return a < b ? a : b; }
+};
+template <class T>
+struct Maximum {
+  static T apply(T a, T b) { return a > b ? a : b; }
+};
+template <class T>
+struct Absolute {
+  static T apply(T a) { return a < 0 ? T(Safe<T>(0) - Safe<T>(a)) : a; }
+};
+template <class T>
+struct Negate {
+  static T apply(T a) { return T(Safe<T>(0) - Safe<T>(a)); }
+};
+template <class T>
+struct SumOfDifference {
   static T apply(T a, T b, T c) {
     return T(Safe<T>(c) + (a < b ? Safe<T>(b) - Safe<T>(a) : Safe<T>(a) - Safe<T>(b)));
   }
@@ -62,7 +94,8 @@ struct SubtractSaturated {
     return sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : int32_t(sum);
   }
 };
-template <class T> struct Multiply24 {
+template <class T>
+struct Multiply24 {
   static T apply(T a, T b) {
     constexpr int kDrop = 8;
     return T((uint32_t(a) << kDrop >> kDrop) * (uint32_t(b) << kDrop >> kDrop));
@@ -73,7 +106,8 @@ template <class T>
 void multiply_wide(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
   const T* b = w.reg<T>(i.b);
-  for_lanes(w.reg<Wide<T>>(i.dst), active, [=](int lane) { return Wide<T>(Wide<T>(a[lane]) * Wide<T>(b[lane])); });
+  for_lanes(w.reg<Wide<T>>(i.dst), active,
+            [=](int lane) { return Wide<T>(Wide<T>(a[lane]) * Wide<T>(b[lane])); });
 }
 
 template <class T>
@@ -82,8 +116,9 @@ void mad_wide(Warp& w, const Instruction& i, uint32_t active) {
   const T* b = w.reg<T>(i.b);
   using Result = Unsigned<Wide<T>>;
   const Result* c = w.reg<Result>(i.c);
-  for_lanes(w.reg<Result>(i.dst), active,
-            [=](int lane) { return Result(Result(Wide<T>(a[lane]) * Wide<T>(b[lane])) + c[lane]); });
+  for_lanes(w.reg<Result>(i.dst), active, [=](int lane) {
+    return Result(Result(Wide<T>(a[lane]) * Wide<T>(b[lane])) + c[lane]);
+  });
 }
 
 // flags: 1 subtract, 2 take the carry, 4 give the carry; the carry of a lane is in predicate d.
@@ -124,6 +159,32 @@ void dot_product(Warp& w, const Instruction& i, uint32_t active) {
   });
 }
 
+// Two 16-bit numbers a lane, 64 in a row.
+template <class T, class Op>
+void pair_handler(Warp& w, const Instruction& i, uint32_t active) {
+  const T *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
+  T* d = w.reg<T>(i.dst);
+  for_each_active(active, [&](int lane) {
+    for (int k = 2 * lane; k < 2 * lane + 2; ++k) d[k] = Op::apply(a[k], b[k]);
+  });
+}
+
+bool decode_pair(Decoder& d, Form& form, Instruction& out) {
+  const bool is_unsigned = form.take("u16x2");
+  if (!is_unsigned && !form.take("s16x2")) return false;
+  const std::string& name = form.opcode();
+  if (name == "add") out.handler = pair_handler<uint16_t, Add<uint16_t>>;
+  if (name == "min")
+    out.handler = is_unsigned ? pair_handler<uint16_t, Minimum<uint16_t>>
+                              : pair_handler<int16_t, Minimum<int16_t>>;
+  if (name == "max")
+    out.handler = is_unsigned ? pair_handler<uint16_t, Maximum<uint16_t>>
+                              : pair_handler<int16_t, Maximum<int16_t>>;
+  if (!out.handler) form.unsupported();
+  decode_binary(d, out, Type::B32);
+  return true;
+}
+
 Type integer_type(Form& form) {
   const Type type = form.take_type();
   if (!is_integer(type)) form.unsupported();
@@ -151,9 +212,11 @@ void decode_carry(Decoder& d, Form& form, Instruction& out) {
 
 }  // namespace
 
-// add, sub and mul, min, max, abs, neg also have floating-point forms: see decode_arithmetic in execute_float.cpp.
+// add, sub and mul, min, max, abs, neg also have floating-point forms: see decode_arithmetic in
+// execute_float.cpp.
 bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
   const std::string& name = form.opcode();
+  if (decode_pair(d, form, out)) return true;
   if (name == "add" || name == "sub") {
     for (const std::string& part : form.statement().opcode)
       if (part == "cc") {
@@ -162,19 +225,26 @@ bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
       }
     if (form.take("sat")) {
       if (integer_type(form) != Type::S32) form.unsupported();
-      out.handler = name == "add" ? binary_handler<int32_t, AddSaturated> : binary_handler<int32_t, SubtractSaturated>;
+      out.handler = name == "add" ? binary_handler<int32_t, AddSaturated>
+                                  : binary_handler<int32_t, SubtractSaturated>;
       decode_binary(d, out, Type::S32);
     } else if (name == "add") {
-      decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, Add); });
+      decode_simple(d, form, out,
+                    [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, Add); });
     } else {
-      decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, Subtract); });
+      decode_simple(d, form, out,
+                    [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, Subtract); });
     }
   } else if (name == "mul") {
     const bool low = form.take("lo"), high = form.take("hi"), wide = form.take("wide");
     if (low) {
-      decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, MultiplyLow); });
+      decode_simple(d, form, out, [](Type t) {
+        return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, MultiplyLow);
+      });
     } else if (high) {
-      decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, MultiplyHigh); });
+      decode_simple(d, form, out, [](Type t) {
+        return FUSEDNORM_SELECT_INTEGER(binary_handler, t, MultiplyHigh);
+      });
     } else if (wide) {
       const Type type = integer_type(form);
       out.handler = type == Type::S16   ? multiply_wide<int16_t>
@@ -190,11 +260,14 @@ bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
       form.unsupported();
     }
   } else if (name == "div") {
-    decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Divide); });
+    decode_simple(d, form, out,
+                  [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Divide); });
   } else if (name == "min") {
-    decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Minimum); });
+    decode_simple(d, form, out,
+                  [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Minimum); });
   } else if (name == "max") {
-    decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Maximum); });
+    decode_simple(d, form, out,
+                  [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Maximum); });
   } else if (name == "abs" || name == "neg") {
     const Type type = integer_type(form);
     if (!is_signed(type)) form.unsupported();
@@ -211,7 +284,8 @@ bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
 void add_integer_opcodes(OpcodeTable& table) {
   table["addc"] = table["subc"] = decode_carry;
   table["rem"] = [](Decoder& d, Form& form, Instruction& out) {
-    decode_simple(d, form, out, [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Remainder); });
+    decode_simple(d, form, out,
+                  [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Remainder); });
   };
   table["mad"] = [](Decoder& d, Form& form, Instruction& out) {
     const bool low = form.take("lo"), high = form.take("hi"), wide = form.take("wide");

@@ -1,4 +1,5 @@
-// Moves and addresses: mov (packing and unpacking too), cvta, isspacep, mapa, getctarank, clocks, nop-like statements.
+// Moves and addresses: mov (packing and unpacking too), cvta, isspacep, mapa, getctarank, clocks,
+// nop-like statements.
 #include <chrono>
 #include <cstring>
 
@@ -9,10 +10,15 @@
 namespace fusednorm::emulator {
 namespace {
 
-template <class T> struct Same { static T apply(T a) { return a; } };
+template <class T>
+struct Same {
+  static T apply(T a) { return a; }
+};
 
 void move_wide(Warp& w, const Instruction& i, uint32_t active) {
-  for_each_active(active, [&](int lane) { std::memcpy(w.file + i.dst + 16 * lane, w.file + i.a + 16 * lane, 16); });
+  for_each_active(active, [&](int lane) {
+    std::memcpy(w.file + i.dst + 16 * lane, w.file + i.a + 16 * lane, 16);
+  });
 }
 
 void move_predicate(Warp& w, const Instruction& i, uint32_t active) {
@@ -69,7 +75,8 @@ void unpack(Warp& w, const Instruction& i, uint32_t active) {
   });
 }
 
-// The device's clock counts the statements a warp has executed: it moves, it is reproducible, it is not time.
+// The device's clock counts the statements a warp has executed: it moves, it is reproducible, it is
+// not time.
 void read_clock(Warp& w, const Instruction& i, uint32_t active) {
   uint64_t now = w.executed;
   if (i.flags & 1)
@@ -77,17 +84,19 @@ void read_clock(Warp& w, const Instruction& i, uint32_t active) {
   if (i.width == 8) {
     for_lanes(w.reg<uint64_t>(i.dst), active, [=](int) { return now; });
   } else {
-    for_lanes(w.reg<uint32_t>(i.dst), active, [=](int) { return uint32_t(i.flags & 2 ? now >> 32 : now); });
+    for_lanes(w.reg<uint32_t>(i.dst), active,
+              [=](int) { return uint32_t(i.flags & 2 ? now >> 32 : now); });
   }
 }
 
 bool decode_clock(Decoder& d, Instruction& out, const Operand& operand, Type type) {
   if (operand.kind != Operand::Kind::Name) return false;
   const std::string& name = operand.name;
-  if (name != "%clock" && name != "%clock64" && name != "%clock_hi" && name != "%globaltimer" && name != "%globaltimer_lo" &&
-      name != "%globaltimer_hi")
+  if (name != "%clock" && name != "%clock64" && name != "%clock_hi" && name != "%globaltimer" &&
+      name != "%globaltimer_lo" && name != "%globaltimer_hi")
     return false;
-  out.flags = static_cast<uint8_t>((name.find("global") != std::string::npos ? 1 : 0) | (name.find("hi") != std::string::npos ? 2 : 0));
+  out.flags = static_cast<uint8_t>((name.find("global") != std::string::npos ? 1 : 0) |
+                                   (name.find("hi") != std::string::npos ? 2 : 0));
   out.width = static_cast<uint8_t>(byte_size(type));
   out.handler = read_clock;
   out.dst = d.destination(d.operand(0), type);
@@ -118,12 +127,17 @@ void decode_mov(Decoder& d, Form& form, Instruction& out) {
     out.count = static_cast<uint8_t>(parts.list.size());
     if (out.count != 2 && out.count != 4) form.unsupported();
     out.width = static_cast<uint8_t>(bytes / out.count);
-    const Type part = out.width == 1 ? Type::B8 : out.width == 2 ? Type::B16 : out.width == 4 ? Type::B32 : Type::B64;
+    const Type part = out.width == 1   ? Type::B8
+                      : out.width == 2 ? Type::B16
+                      : out.width == 4 ? Type::B32
+                                       : Type::B64;
     for (int k = 0; k < out.count; ++k) {
       int have = 0;
-      out.list[k] = packing ? d.source_any(parts.list[k], have, part) : d.destination_any(parts.list[k], have, out.width);
+      out.list[k] = packing ? d.source_any(parts.list[k], have, part)
+                            : d.destination_any(parts.list[k], have, out.width);
       if (parts.list[k].kind != Operand::Kind::Register) have = out.width;
-      if (out.register_width && out.register_width != have) form.unsupported("parts of different sizes");
+      if (out.register_width && out.register_width != have)
+        form.unsupported("parts of different sizes");
       out.register_width = static_cast<uint8_t>(have);
     }
     out.handler = packing ? pack : unpack;
@@ -146,7 +160,8 @@ void decode_mov(Decoder& d, Form& form, Instruction& out) {
 // immediate: what to add to get to (or from) the generic address
 void convert_address(Warp& w, const Instruction& i, uint32_t active) {
   const uint64_t* a = w.reg<uint64_t>(i.a);
-  for_lanes(w.reg<uint64_t>(i.dst), active, [=, add = static_cast<uint64_t>(i.immediate)](int lane) { return a[lane] + add; });
+  for_lanes(w.reg<uint64_t>(i.dst), active,
+            [=, add = static_cast<uint64_t>(i.immediate)](int lane) { return a[lane] + add; });
 }
 void convert_address_narrow(Warp& w, const Instruction& i, uint32_t active) {
   const uint32_t* a = w.reg<uint32_t>(i.a);
@@ -167,8 +182,10 @@ void is_in_window(Warp& w, const Instruction& i, uint32_t active) {
   const uint64_t window = static_cast<uint64_t>(i.immediate);
   uint32_t value = 0;
   for (int lane = 0; lane < 32; ++lane) {
-    bool inside = window ? in_window(a[lane], window)
-                         : !in_window(a[lane], kSharedWindow) && !in_window(a[lane], kLocalWindow) && !in_window(a[lane], kParamWindow);
+    bool inside = window
+                      ? in_window(a[lane], window)
+                      : !in_window(a[lane], kSharedWindow) && !in_window(a[lane], kLocalWindow) &&
+                            !in_window(a[lane], kParamWindow);
     if (i.flags & 1) {
       const uint32_t rank = uint32_t(a[lane]) >> kClusterRankShift;
       inside = inside && (rank == 0 || rank == w.block->rank + 1);
@@ -186,8 +203,10 @@ void map_to_rank(Warp& w, const Instruction& i, uint32_t active) {
   for_each_active(active, [&](int lane) {
     const T offset = a[lane] & ((T(1) << kClusterRankShift) - 1);
     if (b[lane] >= w.block->cluster->blocks.size())
-      fault(kErrorIllegalAddress, "mapa to rank " + std::to_string(b[lane]) + " of a cluster of " +
-                                      std::to_string(w.block->cluster->blocks.size()) + " blocks", lane);
+      fault(kErrorIllegalAddress,
+            "mapa to rank " + std::to_string(b[lane]) + " of a cluster of " +
+                std::to_string(w.block->cluster->blocks.size()) + " blocks",
+            lane);
     T mapped = offset | T(b[lane] + 1) << kClusterRankShift;
     if (i.space == Space::Generic && sizeof(T) == 8) mapped |= static_cast<T>(kSharedWindow);
     d[lane] = mapped;
@@ -207,7 +226,9 @@ void no_operation(Warp&, const Instruction&, uint32_t) {}
 void trap(Warp&, const Instruction&, uint32_t active) {
   fault(kErrorLaunchFailure, "trap: the kernel gave up", __builtin_ctz(active));
 }
-void yield(Warp& w, const Instruction&, uint32_t) { w.yielded = true; }
+void yield(Warp& w, const Instruction&, uint32_t) {
+  w.yielded = true;
+}
 
 }  // namespace
 
@@ -272,7 +293,8 @@ void add_move_opcodes(OpcodeTable& table) {
     out.handler = no_operation;
   };
   table["createpolicy"] = [](Decoder& d, Form& form, Instruction& out) {
-    form.take_any("fractional", "L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged");
+    form.take_any("fractional", "L2::evict_last", "L2::evict_normal", "L2::evict_first",
+                  "L2::evict_unchanged");
     if (form.take_type() != Type::B64) form.unsupported();
     out.handler = no_operation;
     out.dst = d.destination(d.operand(0), Type::B64);

@@ -31,7 +31,8 @@ std::string format(Warp& w, const std::string& text, uint64_t arguments, int lan
   auto next = [&](uint32_t bytes) {
     offset = (offset + bytes - 1) / bytes * bytes;
     uint64_t value = 0;
-    std::memcpy(&value, generic_pointer(w, arguments + offset, bytes, lane, AccessKind::Load), bytes);
+    std::memcpy(&value, generic_pointer(w, arguments + offset, bytes, lane, AccessKind::Load),
+                bytes);
     offset += bytes;
     return value;
   };
@@ -62,12 +63,19 @@ std::string format(Warp& w, const std::string& text, uint64_t arguments, int lan
     directive.pop_back();
     char buffer[512];
     switch (kind) {
-      case 'd': case 'i':
-        std::snprintf(buffer, sizeof buffer, (directive + "lld").c_str(), wide ? static_cast<long long>(next(8)) : static_cast<long long>(static_cast<int>(next(4))));
+      case 'd':
+      case 'i':
+        std::snprintf(buffer, sizeof buffer, (directive + "lld").c_str(),
+                      wide ? static_cast<long long>(next(8))
+                           : static_cast<long long>(static_cast<int>(next(4))));
         out += buffer;
         break;
-      case 'u': case 'x': case 'X': case 'o':
-        std::snprintf(buffer, sizeof buffer, (directive + "ll" + kind).c_str(), static_cast<unsigned long long>(next(wide ? 8 : 4)));
+      case 'u':
+      case 'x':
+      case 'X':
+      case 'o':
+        std::snprintf(buffer, sizeof buffer, (directive + "ll" + kind).c_str(),
+                      static_cast<unsigned long long>(next(wide ? 8 : 4)));
         out += buffer;
         break;
       case 'c':
@@ -75,7 +83,8 @@ std::string format(Warp& w, const std::string& text, uint64_t arguments, int lan
         out += buffer;
         break;
       case 'p':
-        std::snprintf(buffer, sizeof buffer, (directive + "p").c_str(), reinterpret_cast<void*>(next(8)));
+        std::snprintf(buffer, sizeof buffer, (directive + "p").c_str(),
+                      reinterpret_cast<void*>(next(8)));
         out += buffer;
         break;
       case 's': {
@@ -101,7 +110,8 @@ std::string format(Warp& w, const std::string& text, uint64_t arguments, int lan
 void execute_vprintf(Warp& w, const Instruction& i, uint32_t active) {
   std::string out;
   for_each_active(active, [&](int lane) {
-    const std::string line = format(w, read_string(w, slot_value(w, i.a, lane, 2), lane), slot_value(w, i.b, lane, 2), lane);
+    const std::string line = format(w, read_string(w, slot_value(w, i.a, lane, 2), lane),
+                                    slot_value(w, i.b, lane, 2), lane);
     w.reg<uint32_t>(i.dst)[lane] = static_cast<uint32_t>(line.size());
     out += line;
   });
@@ -110,9 +120,12 @@ void execute_vprintf(Warp& w, const Instruction& i, uint32_t active) {
 
 void execute_assertfail(Warp& w, const Instruction& i, uint32_t active) {
   const int lane = __builtin_ctz(active);
-  fault(kErrorAssert, "assertion `" + read_string(w, slot_value(w, i.a, lane, 2), lane) + "` failed in " +
-                          read_string(w, slot_value(w, i.d, lane, 2), lane) + " at " + read_string(w, slot_value(w, i.b, lane, 2), lane) + ":" +
-                          std::to_string(slot_value(w, i.c, lane, 1)), lane);
+  fault(kErrorAssert,
+        "assertion `" + read_string(w, slot_value(w, i.a, lane, 2), lane) + "` failed in " +
+            read_string(w, slot_value(w, i.d, lane, 2), lane) + " at " +
+            read_string(w, slot_value(w, i.b, lane, 2), lane) + ":" +
+            std::to_string(slot_value(w, i.c, lane, 1)),
+        lane);
 }
 
 }  // namespace fusednorm::emulator

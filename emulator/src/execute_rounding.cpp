@@ -1,4 +1,5 @@
-// Arithmetic with directed rounding (.rz, .rm, .rp), done by the host's own rounding modes; compiled with -frounding-math.
+// Arithmetic with directed rounding (.rz, .rm, .rp), done by the host's own rounding modes;
+// compiled with -frounding-math.
 #include <cfenv>
 #include <cmath>
 
@@ -12,7 +13,9 @@ namespace {
 class RoundingScope {
  public:
   explicit RoundingScope(Rounding mode) : saved_(std::fegetround()) {
-    std::fesetround(mode == Rounding::Zero ? FE_TOWARDZERO : mode == Rounding::Down ? FE_DOWNWARD : FE_UPWARD);
+    std::fesetround(mode == Rounding::Zero   ? FE_TOWARDZERO
+                    : mode == Rounding::Down ? FE_DOWNWARD
+                                             : FE_UPWARD);
   }
   ~RoundingScope() { std::fesetround(saved_); }
 
@@ -25,9 +28,10 @@ enum class Operation { Add, Subtract, Multiply, Divide, Fma, SquareRoot, Recipro
 template <class T, Operation kOperation, bool kFlush, bool kSaturate>
 void directed(Warp& w, const Instruction& i, uint32_t active) {
   const RoundingScope scope(static_cast<Rounding>(i.immediate));
-  constexpr int kSources = kOperation == Operation::Fma                                                       ? 3
-                           : kOperation == Operation::SquareRoot || kOperation == Operation::Reciprocal ? 1
-                                                                                                        : 2;
+  constexpr int kSources =
+      kOperation == Operation::Fma                                                 ? 3
+      : kOperation == Operation::SquareRoot || kOperation == Operation::Reciprocal ? 1
+                                                                                   : 2;
   auto in = [](T x) {
     if constexpr (kFlush) return flush(x);
     return x;
@@ -58,7 +62,8 @@ void directed(Warp& w, const Instruction& i, uint32_t active) {
 template <Operation kOperation>
 Handler pick(Type type, bool ftz, bool sat) {
   if (type == Type::F64) return directed<double, kOperation, false, false>;
-  if (ftz) return sat ? directed<float, kOperation, true, true> : directed<float, kOperation, true, false>;
+  if (ftz)
+    return sat ? directed<float, kOperation, true, true> : directed<float, kOperation, true, false>;
   return sat ? directed<float, kOperation, false, true> : directed<float, kOperation, false, false>;
 }
 

@@ -1,4 +1,6 @@
 // What lanes of a warp do together: shfl, vote, match, redux, activemask, elect.
+#include <algorithm>
+
 #include "lanes.h"
 #include "memory_access.h"
 
@@ -16,6 +18,18 @@ void shuffle(Warp& w, const Instruction& i, uint32_t active) {
   uint32_t* d = w.reg<uint32_t>(i.dst);
   uint32_t value[32], valid = 0;
   ++w.counters->shuffles;
+  uint32_t common = kFullMask, differs = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    common &= members[lane];
+    differs |= (amount[lane] ^ amount[0]) | (clamp[lane] ^ 31u);
+  }
+  if (kMode == kButterfly && active == kFullMask && common == kFullMask && differs == 0) {
+    const int b = static_cast<int>(amount[0] & 31);
+    for (int lane = 0; lane < 32; ++lane) value[lane] = source[lane ^ b];
+    std::copy(value, value + 32, d);
+    if (i.dst2 != kNone) w.predicate(i.dst2) = kFullMask;
+    return;
+  }
   for_each_active(active, [&](int lane) {
     const int b = static_cast<int>(amount[lane] & 31), c = static_cast<int>(clamp[lane] & 31);
     const int segment = static_cast<int>(clamp[lane] >> 8 & 31);
@@ -23,16 +37,32 @@ void shuffle(Warp& w, const Instruction& i, uint32_t active) {
     int from;
     bool inside;
     switch (kMode) {
-      case kUp: from = lane - b; inside = from >= highest; break;
-      case kDown: from = lane + b; inside = from <= highest; break;
-      case kButterfly: from = lane ^ b; inside = from <= highest; break;
-      default: from = lowest | (b & ~segment); inside = from <= highest; break;
+      case kUp:
+        from = lane - b;
+        inside = from >= highest;
+        break;
+      case kDown:
+        from = lane + b;
+        inside = from <= highest;
+        break;
+      case kButterfly:
+        from = lane ^ b;
+        inside = from <= highest;
+        break;
+      default:
+        from = lowest | (b & ~segment);
+        inside = from <= highest;
+        break;
     }
     if (!inside) from = lane;
     if (!(active >> from & 1) || !(members[lane] >> from & 1))
-      fault(kErrorLaunchFailure, i.text + ": lane " + std::to_string(lane) + " reads lane " + std::to_string(from) + ", which " +
-                                     ((w.alive >> from & 1) ? "does not take part (member mask " + hexadecimal(members[lane]) + ")"
-                                                            : "has exited or is not in the block"), lane);
+      fault(kErrorLaunchFailure,
+            i.text + ": lane " + std::to_string(lane) + " reads lane " + std::to_string(from) +
+                ", which " +
+                ((w.alive >> from & 1)
+                     ? "does not take part (member mask " + hexadecimal(members[lane]) + ")"
+                     : "has exited or is not in the block"),
+            lane);
     value[lane] = source[from];
     valid |= uint32_t{inside} << lane;
   });
@@ -53,7 +83,9 @@ void vote(Warp& w, const Instruction& i, uint32_t active) {
     if (kVote == kBallot) {
       w.reg<uint32_t>(i.dst)[lane] = yes;
     } else {
-      const bool value = kVote == kAll ? yes == lanes : kVote == kAny ? yes != 0 : (yes == lanes || yes == 0);
+      const bool value = kVote == kAll   ? yes == lanes
+                         : kVote == kAny ? yes != 0
+                                         : (yes == lanes || yes == 0);
       result |= uint32_t{value} << lane;
     }
   });
@@ -94,12 +126,26 @@ void reduce(Warp& w, const Instruction& i, uint32_t active) {
   });
   for_each_active(active, [&](int lane) { d[lane] = value[lane]; });
 }
-struct Sum { static uint32_t apply(uint32_t a, uint32_t b) { return a + b; } };
-struct And { static uint32_t apply(uint32_t a, uint32_t b) { return a & b; } };
-struct Or { static uint32_t apply(uint32_t a, uint32_t b) { return a | b; } };
-struct Xor { static uint32_t apply(uint32_t a, uint32_t b) { return a ^ b; } };
-template <class T> struct Low { static T apply(T a, T b) { return b < a ? b : a; } };
-template <class T> struct High { static T apply(T a, T b) { return b > a ? b : a; } };
+struct Sum {
+  static uint32_t apply(uint32_t a, uint32_t b) { return a + b; }
+};
+struct And {
+  static uint32_t apply(uint32_t a, uint32_t b) { return a & b; }
+};
+struct Or {
+  static uint32_t apply(uint32_t a, uint32_t b) { return a | b; }
+};
+struct Xor {
+  static uint32_t apply(uint32_t a, uint32_t b) { return a ^ b; }
+};
+template <class T>
+struct Low {
+  static T apply(T a, T b) { return b < a ? b : a; }
+};
+template <class T>
+struct High {
+  static T apply(T a, T b) { return b > a ? b : a; }
+};
 
 void elect(Warp& w, const Instruction& i, uint32_t active) {
   const uint32_t* members = w.reg<uint32_t>(i.c);
@@ -117,7 +163,9 @@ void active_mask(Warp& w, const Instruction& i, uint32_t active) {
   for_lanes(w.reg<uint32_t>(i.dst), active, [=](int) { return active; });
 }
 
-void nothing(Warp& w, const Instruction&, uint32_t) { ++w.counters->warp_barriers; }
+void nothing(Warp& w, const Instruction&, uint32_t) {
+  ++w.counters->warp_barriers;
+}
 
 }  // namespace
 
@@ -146,7 +194,8 @@ void add_warp_opcodes(OpcodeTable& table) {
                                      : nullptr;
     if (!out.handler || form.take_type() != (ballot ? Type::B32 : Type::Pred)) form.unsupported();
     out.flow = Flow::Collective;
-    out.dst = ballot ? d.destination(d.operand(0), Type::B32) : d.predicate_destination(d.operand(0));
+    out.dst =
+        ballot ? d.destination(d.operand(0), Type::B32) : d.predicate_destination(d.operand(0));
     bool negated = false;
     out.a = d.predicate_source(d.operand(1), negated);
     out.flags = negated;
@@ -168,10 +217,17 @@ void add_warp_opcodes(OpcodeTable& table) {
   table["redux"] = [](Decoder& d, Form& form, Instruction& out) {
     if (!form.take("sync")) form.unsupported();
     const bool low = form.take("min"), high = form.take("max");
-    const bool add = form.take("add"), land = form.take("and"), lor = form.take("or"), lxor = form.take("xor");
+    const bool add = form.take("add"), land = form.take("and"), lor = form.take("or"),
+               lxor = form.take("xor");
     const Type type = form.take_type();
-    if (low) out.handler = type == Type::S32 ? reduce<int32_t, Low<int32_t>> : type == Type::F32 ? reduce<float, Low<float>> : reduce<uint32_t, Low<uint32_t>>;
-    if (high) out.handler = type == Type::S32 ? reduce<int32_t, High<int32_t>> : type == Type::F32 ? reduce<float, High<float>> : reduce<uint32_t, High<uint32_t>>;
+    if (low)
+      out.handler = type == Type::S32   ? reduce<int32_t, Low<int32_t>>
+                    : type == Type::F32 ? reduce<float, Low<float>>
+                                        : reduce<uint32_t, Low<uint32_t>>;
+    if (high)
+      out.handler = type == Type::S32   ? reduce<int32_t, High<int32_t>>
+                    : type == Type::F32 ? reduce<float, High<float>>
+                                        : reduce<uint32_t, High<uint32_t>>;
     if (add) out.handler = reduce<uint32_t, Sum>;
     if (land) out.handler = reduce<uint32_t, And>;
     if (lor) out.handler = reduce<uint32_t, Or>;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr uint32_t kWrapperMagic = 0x466243b1, kHeaderMagic = 0xba55ed50;
 constexpr const char* kAdvice =
-    "compile with PTX embedded and uncompressed: nvcc -gencode arch=compute_XX,code=compute_XX --no-compress";
+    "compile with PTX embedded and uncompressed: nvcc -gencode arch=compute_XX,code=compute_XX "
+    "--no-compress";
 
 template <class T>
 T read(const uint8_t* at) {
@@ -70,7 +71,8 @@ Fatbin read_fatbin(const void* wrapper) {
     entry.architecture = static_cast<int>(read<uint32_t>(at + 28));
     // A compressed entry tells the size it unpacks to.
     entry.is_compressed = read<uint64_t>(at + 56) != 0;
-    if (entry.is_ptx && !entry.is_compressed) entry.text = std::string_view(reinterpret_cast<const char*>(at + header), payload);
+    if (entry.is_ptx && !entry.is_compressed)
+      entry.text = std::string_view(reinterpret_cast<const char*>(at + header), payload);
     out.entries.push_back(entry);
     at += header + payload;
   }
@@ -102,12 +104,16 @@ const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, std::string&
   }
   if (best) return best;
   if (!any_ptx) {
-    why = std::string("the fat binary holds no PTX, only machine code, which the emulator cannot run; ") + kAdvice;
+    why = std::string(
+              "the fat binary holds no PTX, only machine code, which the emulator cannot run; ") +
+          kAdvice;
   } else if (compressed) {
-    why = std::string("the PTX in the fat binary is compressed, which the emulator cannot read; ") + kAdvice;
+    why = std::string("the PTX in the fat binary is compressed, which the emulator cannot read; ") +
+          kAdvice;
   } else {
-    why = "no PTX in the fat binary is for a device of compute capability " + std::to_string(capability / 10) + "." +
-          std::to_string(capability % 10) + " (it holds:" + targets + "); " + kAdvice;
+    why = "no PTX in the fat binary is for a device of compute capability " +
+          std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
+          " (it holds:" + targets + "); " + kAdvice;
   }
   return nullptr;
 }

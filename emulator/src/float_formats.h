@@ -17,9 +17,12 @@ inline To bit_cast(const From& from) {
   return to;
 }
 
-constexpr uint32_t kCanonicalNan = 0x7fffffffu;  // what the device's f32 arithmetic returns for every NaN
+constexpr uint32_t kCanonicalNan =
+    0x7fffffffu;  // what the device's f32 arithmetic returns for every NaN
 
-inline float canonical(float x) { return x != x ? bit_cast<float>(kCanonicalNan) : x; }
+inline float canonical(float x) {
+  return x != x ? bit_cast<float>(kCanonicalNan) : x;
+}
 inline float flush(float x) {
   const uint32_t bits = bit_cast<uint32_t>(x);
   return (bits & 0x7f800000u) == 0 ? bit_cast<float>(bits & 0x80000000u) : x;
@@ -27,15 +30,21 @@ inline float flush(float x) {
 
 inline bool rounds_up(Rounding mode, bool negative, bool odd, double rest) {
   switch (mode) {
-    case Rounding::NearestEven: return rest > 0.5 || (rest == 0.5 && odd);
-    case Rounding::NearestAway: return rest >= 0.5;
-    case Rounding::Up: return !negative && rest > 0;
-    case Rounding::Down: return negative && rest > 0;
-    default: return false;
+    case Rounding::NearestEven:
+      return rest > 0.5 || (rest == 0.5 && odd);
+    case Rounding::NearestAway:
+      return rest >= 0.5;
+    case Rounding::Up:
+      return !negative && rest > 0;
+    case Rounding::Down:
+      return negative && rest > 0;
+    default:
+      return false;
   }
 }
 
-// The bits of x in a binary format of 1 + kExponent + kMantissa bits; NaN gives all ones but the sign.
+// The bits of x in a binary format of 1 + kExponent + kMantissa bits; NaN gives all ones but the
+// sign.
 template <int kExponent, int kMantissa>
 inline uint32_t encode(double x, Rounding mode) {
   constexpr int kBias = (1 << (kExponent - 1)) - 1;
@@ -55,12 +64,13 @@ inline uint32_t encode(double x, Rounding mode) {
   const bool odd = std::fmod(whole, 2) != 0;
   if (rounds_up(mode, negative, odd, scaled - whole)) whole += 1;
   const double implicit = static_cast<double>(1ull << kMantissa);
-  uint64_t bits = whole < implicit
-                      ? static_cast<uint64_t>(whole)
-                      : (static_cast<uint64_t>(exponent + kBias) << kMantissa) + static_cast<uint64_t>(whole - implicit);
+  uint64_t bits = whole < implicit ? static_cast<uint64_t>(whole)
+                                   : (static_cast<uint64_t>(exponent + kBias) << kMantissa) +
+                                         static_cast<uint64_t>(whole - implicit);
   if (bits >= kInfinity) {
     const bool to_infinity = mode == Rounding::NearestEven || mode == Rounding::NearestAway ||
-                             (mode == Rounding::Up && !negative) || (mode == Rounding::Down && negative);
+                             (mode == Rounding::Up && !negative) ||
+                             (mode == Rounding::Down && negative);
     bits = to_infinity ? kInfinity : kInfinity - 1;
   }
   return sign | static_cast<uint32_t>(bits);
@@ -72,15 +82,20 @@ inline uint16_t encode_half(double x, Rounding mode = Rounding::NearestEven) {
 inline uint16_t encode_bfloat(double x, Rounding mode = Rounding::NearestEven) {
   return static_cast<uint16_t>(encode<8, 7>(x, mode));
 }
-inline float encode_float(double x, Rounding mode) { return bit_cast<float>(encode<8, 23>(x, mode)); }
+inline float encode_float(double x, Rounding mode) {
+  return bit_cast<float>(encode<8, 23>(x, mode));
+}
 
-inline float decode_bfloat(uint16_t bits) { return bit_cast<float>(uint32_t{bits} << 16); }
+inline float decode_bfloat(uint16_t bits) {
+  return bit_cast<float>(uint32_t{bits} << 16);
+}
 
 // Branch-free, so that loops over lanes vectorise.
 inline float decode_half(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000u) << 16;
   const uint32_t rest = bits & 0x7fffu;
-  // Shifted into place the number is 2^112 too small; the product puts that right, subnormals included.
+  // Shifted into place the number is 2^112 too small; the product puts that right, subnormals
+  // included.
   const float scaled = bit_cast<float>(rest << 13) * 0x1p112f;
   const uint32_t special = (rest << 13) | 0x7f800000u;
   const uint32_t magnitude = rest >= 0x7c00u ? special : bit_cast<uint32_t>(scaled);

@@ -1,4 +1,5 @@
-// Loops over the 32 lanes of a warp, written so that the compiler vectorises them; every handler is one of these.
+// Loops over the 32 lanes of a warp, written so that the compiler vectorises them; every handler is
+// one of these.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace fusednorm::emulator {
 
-// d[lane] = f(lane) for the active lanes. f must be defined for every lane: inactive ones are computed and dropped.
+// d[lane] = f(lane) for the active lanes. f must be defined for every lane: inactive ones are
+// computed and dropped.
 template <class T, class F>
 inline void for_lanes(T* d, uint32_t active, F f) {
   if (active == kFullMask) {
@@ -48,7 +50,8 @@ void ternary_handler(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
   const T* b = w.reg<T>(i.b);
   const T* c = w.reg<T>(i.c);
-  for_lanes(w.reg<T>(i.dst), active, [=](int lane) { return Op::apply(a[lane], b[lane], c[lane]); });
+  for_lanes(w.reg<T>(i.dst), active,
+            [=](int lane) { return Op::apply(a[lane], b[lane], c[lane]); });
 }
 
 // Operands d, a, b, c of one type, in the usual order.
@@ -71,18 +74,24 @@ inline void write_predicate(Warp& w, uint32_t offset, uint32_t active, uint32_t 
 }
 
 // One instantiation a type: SELECT_INTEGER(type, binary_handler, Add) etc.
-#define FUSEDNORM_SELECT_UNSIGNED(handler, type, Op)                         \
-  (byte_size(type) == 2   ? handler<uint16_t, Op<uint16_t>>                  \
-   : byte_size(type) == 4 ? handler<uint32_t, Op<uint32_t>>                  \
+#define FUSEDNORM_SELECT_UNSIGNED(handler, type, Op)        \
+  (byte_size(type) == 2   ? handler<uint16_t, Op<uint16_t>> \
+   : byte_size(type) == 4 ? handler<uint32_t, Op<uint32_t>> \
                           : handler<uint64_t, Op<uint64_t>>)
-#define FUSEDNORM_SELECT_INTEGER(handler, type, Op)                          \
-  ((type) == Type::S16   ? reinterpret_cast<Handler>(handler<int16_t, Op<int16_t>>)   \
-   : (type) == Type::S32 ? reinterpret_cast<Handler>(handler<int32_t, Op<int32_t>>)   \
-   : (type) == Type::S64 ? reinterpret_cast<Handler>(handler<int64_t, Op<int64_t>>)   \
-   : FUSEDNORM_SELECT_UNSIGNED(handler, type, Op))
+#define FUSEDNORM_SELECT_INTEGER(handler, type, Op)                                 \
+  ((type) == Type::S16   ? reinterpret_cast<Handler>(handler<int16_t, Op<int16_t>>) \
+   : (type) == Type::S32 ? reinterpret_cast<Handler>(handler<int32_t, Op<int32_t>>) \
+   : (type) == Type::S64 ? reinterpret_cast<Handler>(handler<int64_t, Op<int64_t>>) \
+                         : FUSEDNORM_SELECT_UNSIGNED(handler, type, Op))
 
-inline bool is_integer(Type type) { return type >= Type::U16 && type <= Type::S64 && type != Type::S8; }
-inline bool is_signed(Type type) { return type >= Type::S8 && type <= Type::S64; }
-inline bool is_bits(Type type) { return type == Type::B16 || type == Type::B32 || type == Type::B64; }
+inline bool is_integer(Type type) {
+  return type >= Type::U16 && type <= Type::S64 && type != Type::S8;
+}
+inline bool is_signed(Type type) {
+  return type >= Type::S8 && type <= Type::S64;
+}
+inline bool is_bits(Type type) {
+  return type == Type::B16 || type == Type::B32 || type == Type::B64;
+}
 
 }  // namespace fusednorm::emulator

@@ -1,4 +1,5 @@
-// Runs a launch: spreads its clusters over host threads, lets those that wait for others take turns, collects faults.
+// Runs a launch: spreads its clusters over host threads, lets those that wait for others take
+// turns, collects faults.
 #include "launch.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <thread>
 
 #include "block.h"
+#include "global_races.h"
 #include "memory_access.h"
 #include "race_checker.h"
 
@@ -17,14 +19,17 @@ namespace {
 
 class Worker {
  public:
-  Worker(Launch& launch, uint32_t index) : launch_(launch), stores_(launch.progress[index].stores) {}
+  Worker(Launch& launch, uint32_t index)
+      : launch_(launch), stores_(launch.progress[index].stores) {}
 
   void run() {
     const uint64_t clusters = launch_.blocks() / launch_.cluster_blocks();
     while (!launch_.stop.load(std::memory_order_relaxed)) {
       if (resident_.empty() || want_more_) {
-        if (resident_.size() < limit() && start_next(clusters)) want_more_ = launch_.cooperative && resident_.size() < limit();
-        else want_more_ = false;
+        if (resident_.size() < limit() && start_next(clusters))
+          want_more_ = launch_.cooperative && resident_.size() < limit();
+        else
+          want_more_ = false;
         if (resident_.empty()) break;
         if (want_more_) continue;
       }
@@ -35,8 +40,12 @@ class Worker {
 
  private:
   size_t limit() const {
-    const uint64_t share = launch_.cooperative ? ~0u : std::max<uint64_t>(1, launch_.resident_clusters / launch_.host_threads);
-    return static_cast<size_t>(std::min<uint64_t>(share, launch_.blocks() / launch_.cluster_blocks()));
+    const uint64_t share =
+        launch_.cooperative
+            ? ~0u
+            : std::max<uint64_t>(1, launch_.resident_clusters / launch_.host_threads);
+    return static_cast<size_t>(
+        std::min<uint64_t>(share, launch_.blocks() / launch_.cluster_blocks()));
   }
 
   bool start_next(uint64_t clusters) {
@@ -89,7 +98,8 @@ class Worker {
       idle_turns_ = 0;
       return;
     }
-    // Everything here spins. Only a store by another host thread can help; give it time, then give up.
+    // Everything here spins. Only a store by another host thread can help; give it time, then give
+    // up.
     const uint64_t stores = launch_.stores();
     if (stores != idle_stores_) {
       if (idle_turns_ > 100) launch_.idle(this, false);
@@ -97,7 +107,8 @@ class Worker {
       idle_turns_ = 0;
       return;
     }
-    if (want_more_ && launch_.next_cluster.load() < launch_.blocks() / launch_.cluster_blocks()) return;
+    if (want_more_ && launch_.next_cluster.load() < launch_.blocks() / launch_.cluster_blocks())
+      return;
     if (++idle_turns_ > 200) {
       if (launch_.busy_workers() == 0 || idle_turns_ > 20000) report_spin();
     }
@@ -115,9 +126,12 @@ class Worker {
           std::lock_guard<std::mutex> lock(launch_.fault_mutex);
           if (!launch_.fault) {
             w.current = &launch_.program->code[w.snapshot_pc];
-            launch_.fault = std::make_unique<Fault>(
-                kErrorTimeout, "deadlock: the warp spins without progress; it repeats this loop with the same registers, and no thread of "
-                               "the launch will store anything", __builtin_ctz(w.snapshot_mask));
+            launch_.fault =
+                std::make_unique<Fault>(kErrorTimeout,
+                                        "deadlock: the warp spins without progress; it repeats "
+                                        "this loop with the same registers, and no thread of "
+                                        "the launch will store anything",
+                                        __builtin_ctz(w.snapshot_mask));
             launch_.fault_report = describe_fault(launch_, &w, *launch_.fault);
           }
           launch_.stop = true;
@@ -157,13 +171,19 @@ uint32_t Launch::busy_workers() {
 
 void run_launch(Launch& launch) {
   const uint64_t clusters = launch.blocks() / launch.cluster_blocks();
-  // Blocks of a cooperative launch wait for each other; on one thread the turns, and so the counters, are always the same.
-  const uint32_t threads = launch.cooperative ? 1 : static_cast<uint32_t>(std::min<uint64_t>(launch.host_threads, clusters));
+  // Blocks of a cooperative launch wait for each other; on one thread the turns, and so the
+  // counters, are always the same.
+  const uint32_t threads =
+      launch.cooperative ? 1
+                         : static_cast<uint32_t>(std::min<uint64_t>(launch.host_threads, clusters));
   launch.host_threads = threads;
   launch.progress = std::vector<Launch::Progress>(threads);
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t k = 0; k < threads; ++k) workers.push_back(std::make_unique<Worker>(launch, k));
   launch.running_workers = threads;
+  std::unique_ptr<GlobalRaces> races;
+  if (launch.checks.global_races) races = std::make_unique<GlobalRaces>(launch.blocks());
+  launch.global_races = races.get();
   std::vector<std::thread> others;
   auto body = [&](Worker& worker) {
     worker.run();
@@ -173,6 +193,7 @@ void run_launch(Launch& launch) {
   for (uint32_t k = 1; k < threads; ++k) others.emplace_back([&, k] { body(*workers[k]); });
   body(*workers[0]);
   for (std::thread& thread : others) thread.join();
+  launch.global_races = nullptr;
   for (const auto& worker : workers) launch.counters.add(worker->counters);
   for (Allocation* allocation : launch.memory->touched(launch.id)) {
     if (allocation->kind == MemoryKind::Constant) continue;  // has a cache of its own
@@ -183,7 +204,8 @@ void run_launch(Launch& launch) {
 }
 
 std::string describe_fault(const Launch& launch, const Warp* w, const Fault& fault) {
-  std::string out = "fusednorm emulator: " + std::string(fault.what()) + "\n  kernel " + launch.program->name;
+  std::string out =
+      "fusednorm emulator: " + std::string(fault.what()) + "\n  kernel " + launch.program->name;
   if (!w) return out + "\n";
   const Block& block = *w->block;
   auto triple = [](uint32_t x, uint32_t y, uint32_t z) {
@@ -193,8 +215,9 @@ std::string describe_fault(const Launch& launch, const Warp* w, const Fault& fau
   if (fault.lane >= 0) {
     const uint32_t thread = w->index * 32 + static_cast<uint32_t>(fault.lane);
     const uint32_t* size = launch.block;
-    out += ", thread " + triple(thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]) + " (warp " + std::to_string(w->index) +
-           ", lane " + std::to_string(fault.lane) + ")";
+    out += ", thread " +
+           triple(thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]) +
+           " (warp " + std::to_string(w->index) + ", lane " + std::to_string(fault.lane) + ")";
   }
   if (w->current) {
     out += "\n  PTX line " + std::to_string(w->current->line) + ": " + w->current->text;

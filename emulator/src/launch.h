@@ -15,7 +15,7 @@
 namespace fusednorm::emulator {
 
 struct Checks {
-  bool uninitialised = true;   // reads of shared and global memory nobody wrote
+  bool uninitialised = true;  // reads of shared and global memory nobody wrote
   bool shared_races = true;
   bool global_races = false;
 };
@@ -25,7 +25,8 @@ class GlobalRaces;
 
 // A checker's finding or an error of the kernel; `error` is a cudaError_t.
 struct Fault : std::runtime_error {
-  Fault(int error_, const std::string& what, int lane_ = -1) : std::runtime_error(what), error(error_), lane(lane_) {}
+  Fault(int error_, const std::string& what, int lane_ = -1)
+      : std::runtime_error(what), error(error_), lane(lane_) {}
   int error;
   int lane;
 };
@@ -40,18 +41,20 @@ struct Launch {
   bool cooperative = false;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> parameters;
-  uint64_t grid_workspace = 0;      // device address, for cooperative launches
-  uint64_t id = 0;                  // unique, for the marks in allocations
-  uint64_t seed = 0;                // 0: fixed order
+  uint64_t grid_workspace = 0;  // device address, for cooperative launches
+  uint64_t id = 0;              // unique, for the marks in allocations
+  uint64_t seed = 0;            // 0: fixed order
   uint32_t host_threads = 1;
-  uint32_t resident_clusters = 1;   // that the device holds at once
+  uint32_t resident_clusters = 1;  // that the device holds at once
   Checks checks;
   GlobalRaces* global_races = nullptr;
 
   // State while it runs.
   std::atomic<uint64_t> next_cluster{0};
   // Memory changes of each host thread; their sum is the progress a spinning warp may hope for.
-  struct alignas(64) Progress { std::atomic<uint64_t> stores{0}; };
+  struct alignas(64) Progress {
+    std::atomic<uint64_t> stores{0};
+  };
   std::vector<Progress> progress;
   std::atomic<bool> stop{false};
   std::mutex fault_mutex;

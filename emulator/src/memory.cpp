@@ -1,4 +1,5 @@
-// Device memory: allocations with an address of their own, what has been written, and what a launch has touched.
+// Device memory: allocations with an address of their own, what has been written, and what a launch
+// has touched.
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -35,7 +36,9 @@ void AtomicBits::reset(uint64_t bits) {
   for (uint64_t i = 0; i < words; ++i) words_[i].store(0, std::memory_order_relaxed);
 }
 
-bool AtomicBits::all(uint64_t begin, uint64_t end) const { return first_clear(begin, end) == end; }
+bool AtomicBits::all(uint64_t begin, uint64_t end) const {
+  return first_clear(begin, end) == end;
+}
 
 uint64_t AtomicBits::first_clear(uint64_t begin, uint64_t end) const {
   for (uint64_t at = begin; at < end; at = (at / 64 + 1) * 64) {
@@ -59,9 +62,11 @@ void AtomicBits::set(uint64_t begin, uint64_t end) {
 
 void AtomicBits::set_where_clear_in(const AtomicBits& other, uint64_t begin, uint64_t end) {
   for (uint64_t at = begin; at < end; at = (at / 64 + 1) * 64) {
-    const uint64_t mask = word_mask(at, end) & ~other.words_[at / 64].load(std::memory_order_relaxed);
+    const uint64_t mask =
+        word_mask(at, end) & ~other.words_[at / 64].load(std::memory_order_relaxed);
     std::atomic<uint64_t>& word = words_[at / 64];
-    if ((word.load(std::memory_order_relaxed) & mask) != mask) word.fetch_or(mask, std::memory_order_relaxed);
+    if ((word.load(std::memory_order_relaxed) & mask) != mask)
+      word.fetch_or(mask, std::memory_order_relaxed);
   }
 }
 
@@ -87,7 +92,8 @@ void Allocation::mark_written(uint64_t offset, uint64_t size) {
 
 Allocation* Memory::allocate(int device, uint64_t bytes, MemoryKind kind, uint64_t align) {
   std::lock_guard<std::mutex> lock(mutex_);
-  void* host = mmap(nullptr, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* host = mmap(nullptr, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (host == MAP_FAILED) return nullptr;
   auto allocation = std::make_unique<Allocation>();
   allocation->bytes = bytes;
@@ -98,7 +104,8 @@ Allocation* Memory::allocate(int device, uint64_t bytes, MemoryKind kind, uint64
     allocation->address = reinterpret_cast<uint64_t>(host);
     allocation->fully_written = true;  // the host may have written it unseen
   } else {
-    // Addresses are never used twice and lie apart, so an access past an end or after a free always shows.
+    // Addresses are never used twice and lie apart, so an access past an end or after a free always
+    // shows.
     uint64_t& next = next_address_[device];
     if (next == 0) next = kDeviceMemory + static_cast<uint64_t>(device) * kDeviceMemorySize + 512;
     allocation->address = (next + align - 1) / align * align;
@@ -138,6 +145,13 @@ bool Memory::free(uint64_t address) {
   allocation.freed = true;
   allocation.written.reset(0);
   allocation.shadow.reset();
+  // Freed allocations are remembered for reports; a program that makes thousands gets its oldest
+  // forgotten.
+  constexpr size_t kRemembered = 512;
+  if (allocations_.size() > kRemembered) {
+    for (auto it = allocations_.begin(); it != allocations_.end();)
+      it = it->second->freed ? allocations_.erase(it) : std::next(it);
+  }
   return true;
 }
 
@@ -149,14 +163,16 @@ Allocation* Memory::find(uint64_t address) {
 
 Allocation* Memory::find_live(uint64_t address, uint64_t bytes) {
   Allocation* allocation = find(address);
-  return allocation && !allocation->freed && allocation->contains(address, bytes) ? allocation : nullptr;
+  return allocation && !allocation->freed && allocation->contains(address, bytes) ? allocation
+                                                                                  : nullptr;
 }
 
 uint64_t Memory::used(int device) const {
   std::lock_guard<std::mutex> lock(mutex_);
   uint64_t total = 0;
   for (const auto& [address, allocation] : allocations_)
-    if (allocation->device == device && !allocation->freed && allocation->kind == MemoryKind::Device)
+    if (allocation->device == device && !allocation->freed &&
+        allocation->kind == MemoryKind::Device)
       total += allocation->bytes;
   return total;
 }
@@ -165,12 +181,13 @@ std::string Memory::explain(uint64_t address, uint64_t bytes, int device) {
   const Allocation* below = find(address);
   if (!below || address - below->address > below->bytes + (1u << 20))
     return "no allocation is there (a host pointer, a null pointer or a wild one)";
-  const std::string what = (below->name.empty() ? "the allocation of " : "the variable " + below->name + " of ") +
-                           std::to_string(below->bytes) + " bytes at " + hex(below->address);
+  const std::string what =
+      (below->name.empty() ? "the allocation of " : "the variable " + below->name + " of ") +
+      std::to_string(below->bytes) + " bytes at " + hex(below->address);
   if (address + bytes > below->address + below->bytes) {
     const uint64_t end = below->address + below->bytes;
-    return std::string(address >= end ? std::to_string(address - end) + " bytes past" : "across") + " the end of " + what +
-           (below->freed ? ", already freed" : "");
+    return std::string(address >= end ? std::to_string(address - end) + " bytes past" : "across") +
+           " the end of " + what + (below->freed ? ", already freed" : "");
   }
   if (below->freed) return "use after free: inside " + what + ", which has been freed";
   if (below->device != device) return what + " belongs to device " + std::to_string(below->device);
@@ -181,10 +198,11 @@ std::string Memory::explain(uint64_t address, uint64_t bytes, int device) {
 void Memory::begin_touch(Allocation& allocation, uint64_t launch, bool shadow) {
   std::lock_guard<std::mutex> lock(touch_mutex_);
   if (allocation.touched_by.load(std::memory_order_relaxed) == launch) return;
-  const uint64_t sectors = (allocation.bytes + 31) / 32 + 1;  // one more: host memory need not start on a sector
+  const uint64_t sectors =
+      (allocation.bytes + 31) / 32 + 1;  // one more: host memory need not start on a sector
   allocation.loaded_first.reset(sectors);
   allocation.stored.reset(sectors);
-  if (shadow) allocation.shadow.reset(new GlobalShadowCell[allocation.bytes / 2 + 2]);
+  if (shadow) allocation.shadow.reset(new GlobalShadowCell[allocation.bytes / 4 + 2]);
   allocation.touched_by.store(launch, std::memory_order_release);
 }
 

@@ -6,14 +6,19 @@
 namespace fusednorm::emulator {
 
 namespace {
-struct TypeName { std::string_view name; Type type; int bytes; };
+struct TypeName {
+  std::string_view name;
+  Type type;
+  int bytes;
+};
 constexpr TypeName kTypes[] = {
-    {"pred", Type::Pred, 0}, {"b8", Type::B8, 1}, {"b16", Type::B16, 2}, {"b32", Type::B32, 4},
-    {"b64", Type::B64, 8}, {"b128", Type::B128, 16}, {"u8", Type::U8, 1}, {"u16", Type::U16, 2},
-    {"u32", Type::U32, 4}, {"u64", Type::U64, 8}, {"s8", Type::S8, 1}, {"s16", Type::S16, 2},
-    {"s32", Type::S32, 4}, {"s64", Type::S64, 8}, {"f16", Type::F16, 2}, {"f16x2", Type::F16X2, 4},
-    {"bf16", Type::BF16, 2}, {"bf16x2", Type::BF16X2, 4}, {"f32", Type::F32, 4},
-    {"f32x2", Type::F32X2, 8}, {"f64", Type::F64, 8}};
+    {"pred", Type::Pred, 0},   {"b8", Type::B8, 1},       {"b16", Type::B16, 2},
+    {"b32", Type::B32, 4},     {"b64", Type::B64, 8},     {"b128", Type::B128, 16},
+    {"u8", Type::U8, 1},       {"u16", Type::U16, 2},     {"u32", Type::U32, 4},
+    {"u64", Type::U64, 8},     {"s8", Type::S8, 1},       {"s16", Type::S16, 2},
+    {"s32", Type::S32, 4},     {"s64", Type::S64, 8},     {"f16", Type::F16, 2},
+    {"f16x2", Type::F16X2, 4}, {"bf16", Type::BF16, 2},   {"bf16x2", Type::BF16X2, 4},
+    {"f32", Type::F32, 4},     {"f32x2", Type::F32X2, 8}, {"f64", Type::F64, 8}};
 }  // namespace
 
 int byte_size(Type type) {
@@ -46,7 +51,8 @@ std::string Module::describe_location(int location) const {
   for (int depth = 0; location >= 0 && depth < 16; location = locations[location].parent, ++depth) {
     const auto file = files.find(locations[location].file);
     if (depth > 0) out += ", inlined at ";
-    out += (file == files.end() ? "?" : file->second) + ":" + std::to_string(locations[location].line);
+    out +=
+        (file == files.end() ? "?" : file->second) + ":" + std::to_string(locations[location].line);
   }
   return out;
 }

@@ -9,7 +9,8 @@ namespace fusednorm::emulator {
 namespace {
 
 bool starts_word(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) || c == '%' || c == '$' || c == '_' || c == '.';
+  return std::isalpha(static_cast<unsigned char>(c)) || c == '%' || c == '$' || c == '_' ||
+         c == '.';
 }
 
 bool continues_word(char c) {
@@ -52,7 +53,8 @@ std::vector<Token> tokenize_ptx(std::string_view text) {
       for (;;) {
         while (end < text.size() && continues_word(text[end])) ++end;
         // "shared::cta" and "L2::128B" are one word; "label:" is not.
-        if (text.compare(end, 2, "::") == 0 && end + 2 < text.size() && continues_word(text[end + 2])) {
+        if (text.compare(end, 2, "::") == 0 && end + 2 < text.size() &&
+            continues_word(text[end + 2])) {
           end += 3;
         } else {
           break;
@@ -62,7 +64,9 @@ std::vector<Token> tokenize_ptx(std::string_view text) {
       at = end;
     } else if (std::isdigit(static_cast<unsigned char>(c))) {
       size_t end = at + 1;
-      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '.')) ++end;
+      while (end < text.size() &&
+             (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '.'))
+        ++end;
       push(Token::Kind::Number, at, end);
       at = end;
     } else if (std::string_view("{}[]()<>,;:+-*|!=@~^&?/").find(c) != std::string_view::npos) {

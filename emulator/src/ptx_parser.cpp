@@ -1,4 +1,5 @@
-// Parses PTX text (one module) into declarations and statements; knows the grammar, not the opcodes.
+// Parses PTX text (one module) into declarations and statements; knows the grammar, not the
+// opcodes.
 #include <cstdlib>
 #include <cstring>
 
@@ -35,16 +36,19 @@ class Parser {
       fail("expected '" + std::string(text) + "' but found '" + std::string(peek().text) + "'");
   }
   std::string word() {
-    if (peek().kind != Token::Kind::Word) fail("expected a name but found '" + std::string(peek().text) + "'");
+    if (peek().kind != Token::Kind::Word)
+      fail("expected a name but found '" + std::string(peek().text) + "'");
     return std::string(next().text);
   }
   int64_t integer() {
     const bool minus = accept("-");
-    if (peek().kind != Token::Kind::Number) fail("expected a number but found '" + std::string(peek().text) + "'");
+    if (peek().kind != Token::Kind::Number)
+      fail("expected a number but found '" + std::string(peek().text) + "'");
     std::string digits(next().text);
-    const uint64_t value = digits.size() > 2 && digits[0] == '0' && (digits[1] == 'b' || digits[1] == 'B')
-                               ? std::strtoull(digits.c_str() + 2, nullptr, 2)
-                               : std::strtoull(digits.c_str(), nullptr, 0);
+    const uint64_t value =
+        digits.size() > 2 && digits[0] == '0' && (digits[1] == 'b' || digits[1] == 'B')
+            ? std::strtoull(digits.c_str() + 2, nullptr, 2)
+            : std::strtoull(digits.c_str(), nullptr, 0);
     return static_cast<int64_t>(minus ? 0 - value : value);
   }
 
@@ -139,7 +143,8 @@ class Parser {
     } else if (accept(".func")) {
       parse_function(false);
     } else if (space_ahead()) {
-      for (Variable& variable : parse_variables(is_extern)) module_.variables.push_back(std::move(variable));
+      for (Variable& variable : parse_variables(is_extern))
+        module_.variables.push_back(std::move(variable));
     } else {
       fail("unexpected '" + std::string(peek().text) + "'");
     }
@@ -264,7 +269,8 @@ class Parser {
         triple(function.required_cluster);
       } else if (accept(".maxclusterrank")) {
         function.max_cluster_rank = static_cast<uint32_t>(integer());
-      } else if (accept(".explicitcluster") || accept(".noreturn") || accept(".blocksareclusters")) {
+      } else if (accept(".explicitcluster") || accept(".noreturn") ||
+                 accept(".blocksareclusters")) {
       } else if (accept(".attribute")) {
         while (!accept(")")) next();
       } else if (accept(".pragma")) {
@@ -312,8 +318,10 @@ class Parser {
     function.scope_parent.clear();
     expect("{");
     open_scope();
-    for (const Variable& variable : function.parameters) scopes_.back().variables[variable.name] = variable.name;
-    for (const Variable& variable : function.results) scopes_.back().variables[variable.name] = variable.name;
+    for (const Variable& variable : function.parameters)
+      scopes_.back().variables[variable.name] = variable.name;
+    for (const Variable& variable : function.results)
+      scopes_.back().variables[variable.name] = variable.name;
     while (!scopes_.empty()) parse_statement();
   }
 
@@ -446,11 +454,14 @@ class Parser {
     Operand out;
     const bool minus = accept("-");
     const std::string_view text = peek().text;
-    if (text.size() > 2 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F' || text[1] == 'd' || text[1] == 'D')) {
+    if (text.size() > 2 && text[0] == '0' &&
+        (text[1] == 'f' || text[1] == 'F' || text[1] == 'd' || text[1] == 'D')) {
       out.kind = Operand::Kind::Float;
       out.is_double = text[1] == 'd' || text[1] == 'D';
-      if (text.size() != (out.is_double ? 18u : 10u)) fail("malformed floating-point constant '" + std::string(text) + "'");
-      out.value = static_cast<int64_t>(std::strtoull(std::string(text.substr(2)).c_str(), nullptr, 16));
+      if (text.size() != (out.is_double ? 18u : 10u))
+        fail("malformed floating-point constant '" + std::string(text) + "'");
+      out.value =
+          static_cast<int64_t>(std::strtoull(std::string(text.substr(2)).c_str(), nullptr, 16));
       if (minus) out.value ^= out.is_double ? INT64_MIN : int64_t{1} << 31;
       next();
       return out;
@@ -531,6 +542,8 @@ class Parser {
 
 }  // namespace
 
-Module parse_ptx(std::string_view text) { return Parser(text).parse(); }
+Module parse_ptx(std::string_view text) {
+  return Parser(text).parse();
+}
 
 }  // namespace fusednorm::emulator

@@ -1,6 +1,8 @@
-// State behind the CUDA runtime API: configuration, errors, modules and kernels as they are first used.
+// State behind the CUDA runtime API: configuration, errors, modules and kernels as they are first
+// used.
 #include "runtime.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,10 +21,11 @@ struct Preset {
 };
 // Public figures: T4, A100, RTX 3090-class, L40-class, H100, B200, B300, Thor, RTX 5090, GB10.
 constexpr Preset kPresets[] = {
-    {75, 40, 64, 64, 4, 1024, 16},      {80, 108, 163, 164, 40, 2048, 32},  {86, 84, 99, 100, 6, 1536, 16},
-    {89, 142, 99, 100, 96, 1536, 24},   {90, 132, 227, 228, 50, 2048, 32},  {100, 148, 227, 228, 126, 2048, 32},
-    {103, 148, 227, 228, 126, 2048, 32}, {110, 20, 227, 228, 32, 1536, 24},  {120, 170, 99, 100, 96, 1536, 24},
-    {121, 48, 99, 100, 24, 1536, 24}};
+    {75, 40, 64, 64, 4, 1024, 16},       {80, 108, 163, 164, 40, 2048, 32},
+    {86, 84, 99, 100, 6, 1536, 16},      {89, 142, 99, 100, 96, 1536, 24},
+    {90, 132, 227, 228, 50, 2048, 32},   {100, 148, 227, 228, 126, 2048, 32},
+    {103, 148, 227, 228, 126, 2048, 32}, {110, 20, 227, 228, 32, 1536, 24},
+    {120, 170, 99, 100, 96, 1536, 24},   {121, 48, 99, 100, 24, 1536, 24}};
 
 std::string environment(const char* name) {
   const char* value = std::getenv((std::string("FUSEDNORM_EMULATOR_") + name).c_str());
@@ -35,7 +38,8 @@ uint64_t environment_number(const char* name, uint64_t otherwise) {
   char* end = nullptr;
   const uint64_t number = std::strtoull(value.c_str(), &end, 0);
   if (*end) {
-    std::fprintf(stderr, "fusednorm emulator: FUSEDNORM_EMULATOR_%s=%s is not a number; ignored\n", name, value.c_str());
+    std::fprintf(stderr, "fusednorm emulator: FUSEDNORM_EMULATOR_%s=%s is not a number; ignored\n",
+                 name, value.c_str());
     return otherwise;
   }
   return number;
@@ -50,10 +54,17 @@ Checks checks_from_environment() {
   for (size_t begin = 0; begin <= value.size();) {
     const size_t end = std::min(value.find(',', begin), value.size());
     const std::string name = value.substr(begin, end - begin);
-    if (name == "uninitialised") checks.uninitialised = true;
-    else if (name == "shared-races") checks.shared_races = true;
-    else if (name == "global-races") checks.global_races = true;
-    else std::fprintf(stderr, "fusednorm emulator: FUSEDNORM_EMULATOR_CHECKS names '%s'; known: default, all, none, uninitialised, shared-races, global-races\n", name.c_str());
+    if (name == "uninitialised")
+      checks.uninitialised = true;
+    else if (name == "shared-races")
+      checks.shared_races = true;
+    else if (name == "global-races")
+      checks.global_races = true;
+    else
+      std::fprintf(stderr,
+                   "fusednorm emulator: FUSEDNORM_EMULATOR_CHECKS names '%s'; known: default, all, "
+                   "none, uninitialised, shared-races, global-races\n",
+                   name.c_str());
     begin = end + 1;
   }
   return checks;
@@ -81,27 +92,44 @@ bool device_preset(int major, int minor, FusednormEmulatorDevice& out) {
 }
 
 Runtime& Runtime::get() {
-  static Runtime* const runtime = new Runtime();  // never destroyed: programs call cudaFree from static destructors
+  static Runtime* const runtime =
+      new Runtime();  // never destroyed: programs call cudaFree from static destructors
   return *runtime;
 }
 
 Runtime::Runtime() {
+#ifdef __AVX2__
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    std::fprintf(stderr,
+                 "fusednorm emulator: built for AVX2 and FMA, which this CPU lacks; configure it "
+                 "again on this machine\n");
+    std::abort();
+  }
+#endif
   const std::string capability = environment("COMPUTE_CAPABILITY");
   int major = 9, minor = 0;
   if (!capability.empty() && std::sscanf(capability.c_str(), "%d.%d", &major, &minor) < 1)
-    std::fprintf(stderr, "fusednorm emulator: FUSEDNORM_EMULATOR_COMPUTE_CAPABILITY=%s is not of the form 9.0; ignored\n", capability.c_str());
+    std::fprintf(stderr,
+                 "fusednorm emulator: FUSEDNORM_EMULATOR_COMPUTE_CAPABILITY=%s is not of the form "
+                 "9.0; ignored\n",
+                 capability.c_str());
   FusednormEmulatorDevice config;
   if (!device_preset(major, minor, config)) {
-    std::fprintf(stderr, "fusednorm emulator: compute capability %d.%d is below 7.5; playing 7.5\n", major, minor);
+    std::fprintf(stderr, "fusednorm emulator: compute capability %d.%d is below 7.5; playing 7.5\n",
+                 major, minor);
     device_preset(7, 5, config);
   }
-  config.multiprocessors = static_cast<int>(environment_number("MULTIPROCESSORS", static_cast<uint64_t>(config.multiprocessors)));
-  config.shared_per_block_optin = environment_number("SHARED_MEMORY", config.shared_per_block_optin);
-  config.shared_per_multiprocessor = std::max<size_t>(config.shared_per_multiprocessor, config.shared_per_block_optin + 1024);
-  if (!environment("SHARED_MEMORY").empty()) config.shared_per_multiprocessor = config.shared_per_block_optin + 1024;
+  config.multiprocessors = static_cast<int>(
+      environment_number("MULTIPROCESSORS", static_cast<uint64_t>(config.multiprocessors)));
+  config.shared_per_block_optin =
+      environment_number("SHARED_MEMORY", config.shared_per_block_optin);
+  config.shared_per_multiprocessor =
+      std::max<size_t>(config.shared_per_multiprocessor, config.shared_per_block_optin + 1024);
+  if (!environment("SHARED_MEMORY").empty())
+    config.shared_per_multiprocessor = config.shared_per_block_optin + 1024;
   config.l2_bytes = environment_number("L2", config.l2_bytes);
   config.memory_bytes = environment_number("MEMORY", config.memory_bytes);
-  const uint64_t count = environment_number("DEVICES", 1);
+  const uint64_t count = std::min<uint64_t>(environment_number("DEVICES", 1), 16);
   set_devices(std::vector<FusednormEmulatorDevice>(count ? count : 1, config));
   seed = environment_number("SEED", 0);
   host_threads = static_cast<unsigned>(environment_number("THREADS", 0));
@@ -132,7 +160,8 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
   if (slot) return *slot;
   slot = std::make_unique<LoadedModule>();
   LoadedModule& loaded = *slot;
-  const FatbinEntry* entry = choose_ptx(registered.fatbin, device(device_index).capability(), loaded.why);
+  const FatbinEntry* entry =
+      choose_ptx(registered.fatbin, device(device_index).capability(), loaded.why);
   if (!entry) {
     loaded.error = cudaErrorNoKernelImageForDevice;
     report("fusednorm emulator: " + loaded.why);
@@ -143,12 +172,15 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
     for (const Variable& variable : loaded.module.variables) {
       if (variable.space != Space::Global && variable.space != Space::Const) continue;
       if (variable.is_extern) continue;
-      const MemoryKind kind = variable.space == Space::Const ? MemoryKind::Constant : MemoryKind::Variable;
-      Allocation* allocation = memory.allocate(device_index, variable.bytes, kind, std::max<uint64_t>(variable.align, 32));
+      const MemoryKind kind =
+          variable.space == Space::Const ? MemoryKind::Constant : MemoryKind::Variable;
+      Allocation* allocation = memory.allocate(device_index, variable.bytes, kind,
+                                               std::max<uint64_t>(variable.align, 32));
       if (!allocation) throw PtxError(0, "no memory for the variable " + variable.name);
       allocation->name = variable.name;
       allocation->fully_written = true;  // variables start as zeros
-      if (!variable.initial.empty()) std::memcpy(allocation->host, variable.initial.data(), variable.bytes);
+      if (!variable.initial.empty())
+        std::memcpy(allocation->host, variable.initial.data(), variable.bytes);
       loaded.variables[variable.name] = allocation;
     }
     const SymbolResolver resolve = [&](const std::string& name) -> uint64_t {
@@ -158,15 +190,19 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
     for (const Variable& variable : loaded.module.variables)
       for (const Variable::Address& address : variable.addresses) {
         const uint64_t value = resolve(address.symbol) + static_cast<uint64_t>(address.addend);
-        if (!resolve(address.symbol)) throw PtxError(0, "the initial value of " + variable.name + " names the unknown symbol " + address.symbol);
+        if (!resolve(address.symbol))
+          throw PtxError(0, "the initial value of " + variable.name + " names the unknown symbol " +
+                                address.symbol);
         std::memcpy(loaded.variables[variable.name]->host + address.offset, &value, sizeof value);
       }
     for (const auto& [name, function] : loaded.module.functions)
-      if (function.is_entry && !function.is_declaration) loaded.programs.emplace(name, decode_program(loaded.module, function, resolve));
+      if (function.is_entry && !function.is_declaration)
+        loaded.programs.emplace(name, decode_program(loaded.module, function, resolve));
   } catch (const PtxError& error) {
     loaded.error = cudaErrorInvalidPtx;
     loaded.why = error.what();
-    report("fusednorm emulator: a module (target " + loaded.module.target + ") does not load: " + loaded.why);
+    report("fusednorm emulator: a module (target " + loaded.module.target +
+           ") does not load: " + loaded.why);
   }
   return loaded;
 }
@@ -174,7 +210,8 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
 Kernel* Runtime::kernel(const void* function) {
   const auto found = kernels_by_host.find(function);
   if (found != kernels_by_host.end()) return found->second;
-  if (kernel_handles.count(function)) return const_cast<Kernel*>(static_cast<const Kernel*>(function));
+  if (kernel_handles.count(function))
+    return const_cast<Kernel*>(static_cast<const Kernel*>(function));
   return nullptr;
 }
 
@@ -191,8 +228,12 @@ const Program* Runtime::program(Kernel& kernel, int device_index, cudaError_t& e
   return &found->second;
 }
 
-int current_device() { return thread_device; }
-void set_current_device(int device) { thread_device = device; }
+int current_device() {
+  return thread_device;
+}
+void set_current_device(int device) {
+  thread_device = device;
+}
 
 cudaError_t result(cudaError_t error) {
   if (error != cudaSuccess) thread_error = error;

@@ -21,7 +21,7 @@ namespace fusednorm::emulator {
 
 struct Device {
   FusednormEmulatorDevice config{};
-  std::mutex mutex;                    // one kernel, copy or allocation at a time
+  std::mutex mutex;  // one kernel, copy or allocation at a time
   cudaError_t sticky = cudaSuccess;
   uint64_t grid_workspace = 0;
   int capability() const { return config.major * 10 + config.minor; }
@@ -39,13 +39,13 @@ struct LoadedModule {
 struct RegisteredModule {
   const void* wrapper = nullptr;
   Fatbin fatbin;
-  std::map<int, std::unique_ptr<LoadedModule>> loaded;   // by device
+  std::map<int, std::unique_ptr<LoadedModule>> loaded;  // by device
 };
 
 struct Kernel {
   RegisteredModule* module = nullptr;
   std::string name;
-  int max_dynamic_shared = 0;          // 0: the device's limit without opting in
+  int max_dynamic_shared = 0;  // 0: the device's limit without opting in
   bool allows_large_clusters = false;
   int carveout = -1;
 };
@@ -60,7 +60,9 @@ struct Node {
   cudaGraphNodeType type;
   std::function<cudaError_t()> run;
 };
-struct Graph { std::vector<Node> nodes; };
+struct Graph {
+  std::vector<Node> nodes;
+};
 
 struct Stream {
   int device = 0;
@@ -89,7 +91,7 @@ class Runtime {
  public:
   static Runtime& get();
 
-  std::mutex mutex;                    // of everything below but the devices' own state
+  std::mutex mutex;  // of everything below but the devices' own state
   std::vector<std::unique_ptr<Device>> devices;
   Memory memory;
   std::vector<std::unique_ptr<RegisteredModule>> modules;
@@ -107,7 +109,7 @@ class Runtime {
   uint64_t next_launch = 1;
   unsigned host_threads = 0;
   Checks checks;
-  int capturing_globally = 0;          // streams in a capture that forbids unsafe calls
+  int capturing_globally = 0;  // streams in a capture that forbids unsafe calls
 
   Device& device(int index) { return *devices[static_cast<size_t>(index)]; }
   LoadedModule& load(RegisteredModule& module, int device);
@@ -130,9 +132,12 @@ cudaError_t device_state();
 cudaError_t unsafe_call();
 Stream* find_stream(cudaStream_t stream, cudaError_t& error);
 // Runs the action now, or records it if the stream is being captured.
-cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<cudaError_t()> action);
-cudaError_t launch_kernel(const void* function, const LaunchShape& shape, void** arguments, cudaStream_t stream);
-int blocks_per_multiprocessor(const Device& device, const Program& program, int threads, size_t dynamic_shared);
+cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type,
+                   std::function<cudaError_t()> action);
+cudaError_t launch_kernel(const void* function, const LaunchShape& shape, void** arguments,
+                          cudaStream_t stream);
+int blocks_per_multiprocessor(const Device& device, const Program& program, int threads,
+                              size_t dynamic_shared);
 bool device_preset(int major, int minor, FusednormEmulatorDevice& out);
 
 }  // namespace fusednorm::emulator

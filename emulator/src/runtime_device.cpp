@@ -10,45 +10,93 @@ namespace {
 
 constexpr int kReservedShared = 1024;  // a block, from sm_80 on
 
-int reserved_shared(const FusednormEmulatorDevice& config) { return config.major >= 8 ? kReservedShared : 0; }
+int reserved_shared(const FusednormEmulatorDevice& config) {
+  return config.major >= 8 ? kReservedShared : 0;
+}
 
-bool valid_device(int device) { return device >= 0 && static_cast<size_t>(device) < Runtime::get().devices.size(); }
+bool valid_device(int device) {
+  return device >= 0 && static_cast<size_t>(device) < Runtime::get().devices.size();
+}
 
 int attribute(const FusednormEmulatorDevice& c, cudaDeviceAttr which, bool& known) {
   known = true;
   switch (which) {
-    case cudaDevAttrMaxThreadsPerBlock: return 1024;
-    case cudaDevAttrMaxBlockDimX: case cudaDevAttrMaxBlockDimY: return 1024;
-    case cudaDevAttrMaxBlockDimZ: return 64;
-    case cudaDevAttrMaxGridDimX: return 2147483647;
-    case cudaDevAttrMaxGridDimY: case cudaDevAttrMaxGridDimZ: return 65535;
-    case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(c.shared_per_block);
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(c.shared_per_block_optin);
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(c.shared_per_multiprocessor);
-    case cudaDevAttrReservedSharedMemoryPerBlock: return reserved_shared(c);
-    case cudaDevAttrTotalConstantMemory: return 65536;
-    case cudaDevAttrWarpSize: return 32;
-    case cudaDevAttrMaxRegistersPerBlock: case cudaDevAttrMaxRegistersPerMultiprocessor: return 65536;
-    case cudaDevAttrClockRate: return 1000000;
-    case cudaDevAttrMemoryClockRate: return 1000000;
-    case cudaDevAttrGlobalMemoryBusWidth: return 4096;
-    case cudaDevAttrMultiProcessorCount: return c.multiprocessors;
-    case cudaDevAttrL2CacheSize: return static_cast<int>(c.l2_bytes);
-    case cudaDevAttrMaxThreadsPerMultiProcessor: return c.threads_per_multiprocessor;
-    case cudaDevAttrMaxBlocksPerMultiprocessor: return c.blocks_per_multiprocessor;
-    case cudaDevAttrComputeCapabilityMajor: return c.major;
-    case cudaDevAttrComputeCapabilityMinor: return c.minor;
-    case cudaDevAttrCooperativeLaunch: return 1;
-    case cudaDevAttrClusterLaunch: return c.major >= 9;
-    case cudaDevAttrUnifiedAddressing: case cudaDevAttrConcurrentKernels: case cudaDevAttrCanMapHostMemory: return 1;
-    case cudaDevAttrManagedMemory: case cudaDevAttrMemoryPoolsSupported: case cudaDevAttrStreamPrioritiesSupported: return 1;
-    case cudaDevAttrMaxPersistingL2CacheSize: return static_cast<int>(c.l2_bytes / 4 * 3);
-    case cudaDevAttrTextureAlignment: return 512;
-    case cudaDevAttrMaxPitch: return 2147483647;
-    case cudaDevAttrAsyncEngineCount: return 2;
-    case cudaDevAttrIntegrated: case cudaDevAttrEccEnabled: case cudaDevAttrComputeMode: case cudaDevAttrKernelExecTimeout:
-    case cudaDevAttrTccDriver: case cudaDevAttrPageableMemoryAccess: case cudaDevAttrConcurrentManagedAccess:
-    case cudaDevAttrPciBusId: case cudaDevAttrPciDeviceId: case cudaDevAttrPciDomainId: case cudaDevAttrIsMultiGpuBoard:
+    case cudaDevAttrMaxThreadsPerBlock:
+      return 1024;
+    case cudaDevAttrMaxBlockDimX:
+    case cudaDevAttrMaxBlockDimY:
+      return 1024;
+    case cudaDevAttrMaxBlockDimZ:
+      return 64;
+    case cudaDevAttrMaxGridDimX:
+      return 2147483647;
+    case cudaDevAttrMaxGridDimY:
+    case cudaDevAttrMaxGridDimZ:
+      return 65535;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      return static_cast<int>(c.shared_per_block);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      return static_cast<int>(c.shared_per_block_optin);
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      return static_cast<int>(c.shared_per_multiprocessor);
+    case cudaDevAttrReservedSharedMemoryPerBlock:
+      return reserved_shared(c);
+    case cudaDevAttrTotalConstantMemory:
+      return 65536;
+    case cudaDevAttrWarpSize:
+      return 32;
+    case cudaDevAttrMaxRegistersPerBlock:
+    case cudaDevAttrMaxRegistersPerMultiprocessor:
+      return 65536;
+    case cudaDevAttrClockRate:
+      return 1000000;
+    case cudaDevAttrMemoryClockRate:
+      return 1000000;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      return 4096;
+    case cudaDevAttrMultiProcessorCount:
+      return c.multiprocessors;
+    case cudaDevAttrL2CacheSize:
+      return static_cast<int>(c.l2_bytes);
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      return c.threads_per_multiprocessor;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+      return c.blocks_per_multiprocessor;
+    case cudaDevAttrComputeCapabilityMajor:
+      return c.major;
+    case cudaDevAttrComputeCapabilityMinor:
+      return c.minor;
+    case cudaDevAttrCooperativeLaunch:
+      return 1;
+    case cudaDevAttrClusterLaunch:
+      return c.major >= 9;
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrConcurrentKernels:
+    case cudaDevAttrCanMapHostMemory:
+      return 1;
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrMemoryPoolsSupported:
+    case cudaDevAttrStreamPrioritiesSupported:
+      return 1;
+    case cudaDevAttrMaxPersistingL2CacheSize:
+      return static_cast<int>(c.l2_bytes / 4 * 3);
+    case cudaDevAttrTextureAlignment:
+      return 512;
+    case cudaDevAttrMaxPitch:
+      return 2147483647;
+    case cudaDevAttrAsyncEngineCount:
+      return 2;
+    case cudaDevAttrIntegrated:
+    case cudaDevAttrEccEnabled:
+    case cudaDevAttrComputeMode:
+    case cudaDevAttrKernelExecTimeout:
+    case cudaDevAttrTccDriver:
+    case cudaDevAttrPageableMemoryAccess:
+    case cudaDevAttrConcurrentManagedAccess:
+    case cudaDevAttrPciBusId:
+    case cudaDevAttrPciDeviceId:
+    case cudaDevAttrPciDomainId:
+    case cudaDevAttrIsMultiGpuBoard:
       return 0;
     default:
       known = false;
@@ -73,7 +121,8 @@ void cluster_of(const cudaLaunchConfig_t& config, const Program& program, dim3& 
   cluster = required[0] ? dim3(required[0], required[1], required[2]) : dim3(1, 1, 1);
   for (unsigned k = 0; k < config.numAttrs; ++k)
     if (config.attrs[k].id == cudaLaunchAttributeClusterDimension)
-      cluster = dim3(config.attrs[k].val.clusterDim.x, config.attrs[k].val.clusterDim.y, config.attrs[k].val.clusterDim.z);
+      cluster = dim3(config.attrs[k].val.clusterDim.x, config.attrs[k].val.clusterDim.y,
+                     config.attrs[k].val.clusterDim.z);
 }
 
 }  // namespace
@@ -92,12 +141,16 @@ cudaError_t cudaSetDevice(int device) {
   set_current_device(device);
   return result(device_state());
 }
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return result(valid_device(device) ? cudaSuccess : cudaErrorInvalidDevice); }
+cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
+  return result(valid_device(device) ? cudaSuccess : cudaErrorInvalidDevice);
+}
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device();
   return cudaSuccess;
 }
-cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+cudaError_t cudaSetDeviceFlags(unsigned) {
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   *flags = 0;
   return cudaSuccess;
@@ -111,14 +164,16 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device)
   bool known = false;
   *value = attribute(Runtime::get().device(device).config, which, known);
   if (!known) {
-    Runtime::get().report("fusednorm emulator: cudaDeviceGetAttribute asks for attribute " + std::to_string(static_cast<int>(which)) +
+    Runtime::get().report("fusednorm emulator: cudaDeviceGetAttribute asks for attribute " +
+                          std::to_string(static_cast<int>(which)) +
                           ", which the emulator does not model");
     return result(cudaErrorInvalidValue);
   }
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
-  if (!valid_device(device) || !out) return result(valid_device(device) ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
+  if (!valid_device(device) || !out)
+    return result(valid_device(device) ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
   const FusednormEmulatorDevice& c = Runtime::get().device(device).config;
   *out = {};
   std::snprintf(out->name, sizeof out->name, "fusednorm emulator sm_%d%d", c.major, c.minor);
@@ -159,13 +214,19 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
   *can = 0;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return result(cudaErrorPeerAccessUnsupported); }
-cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  return result(cudaErrorPeerAccessUnsupported);
+}
+cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) {
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
   *value = 1 << 20;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
+  return cudaSuccess;
+}
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
@@ -174,8 +235,12 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-cudaError_t cudaProfilerStart(void) { return cudaSuccess; }
-cudaError_t cudaProfilerStop(void) { return cudaSuccess; }
+cudaError_t cudaProfilerStart(void) {
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStop(void) {
+  return cudaSuccess;
+}
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
   Runtime& runtime = Runtime::get();
@@ -193,9 +258,11 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function)
   out->numRegs = static_cast<int>(text.max_registers);  // PTX does not say: 0 unless .maxnreg does
   out->ptxVersion = device.capability();
   out->binaryVersion = device.capability();
-  out->maxDynamicSharedSizeBytes = kernel->max_dynamic_shared
-                                       ? kernel->max_dynamic_shared
-                                       : static_cast<int>(device.config.shared_per_block - std::min<size_t>(device.config.shared_per_block, program->static_shared_bytes));
+  out->maxDynamicSharedSizeBytes =
+      kernel->max_dynamic_shared ? kernel->max_dynamic_shared
+                                 : static_cast<int>(device.config.shared_per_block -
+                                                    std::min<size_t>(device.config.shared_per_block,
+                                                                     program->static_shared_bytes));
   out->preferredShmemCarveout = kernel->carveout;
   out->requiredClusterWidth = static_cast<int>(text.required_cluster[0]);
   out->requiredClusterHeight = static_cast<int>(text.required_cluster[1]);
@@ -214,9 +281,12 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, 
   const Device& device = runtime.device(current_device());
   switch (which) {
     case cudaFuncAttributeMaxDynamicSharedMemorySize:
-      if (value < 0 || static_cast<size_t>(value) + program->static_shared_bytes > device.config.shared_per_block_optin) {
-        runtime.report("fusednorm emulator: " + std::to_string(value) + " bytes of dynamic shared memory for " + kernel->name +
-                       " are more than the device has a block (" + std::to_string(device.config.shared_per_block_optin) + ")");
+      if (value < 0 || static_cast<size_t>(value) + program->static_shared_bytes >
+                           device.config.shared_per_block_optin) {
+        runtime.report("fusednorm emulator: " + std::to_string(value) +
+                       " bytes of dynamic shared memory for " + kernel->name +
+                       " are more than the device has a block (" +
+                       std::to_string(device.config.shared_per_block_optin) + ")");
         return result(cudaErrorInvalidValue);
       }
       kernel->max_dynamic_shared = value;
@@ -231,7 +301,9 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, 
       return cudaSuccess;
   }
 }
-cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return cudaSuccess; }
+cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) {
+  return cudaSuccess;
+}
 cudaError_t cudaFuncGetName(const char** name, const void* function) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
@@ -241,7 +313,10 @@ cudaError_t cudaFuncGetName(const char** name, const void* function) {
   return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int threads, size_t shared, unsigned) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
+                                                                   const void* function,
+                                                                   int threads, size_t shared,
+                                                                   unsigned) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   Kernel* kernel = nullptr;
@@ -252,10 +327,13 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
   *blocks = blocks_per_multiprocessor(runtime.device(current_device()), *program, threads, shared);
   return cudaSuccess;
 }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads, size_t shared) {
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared, 0);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int threads, size_t shared) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared,
+                                                                0);
 }
-cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function, int blocks, int) {
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function,
+                                                      int blocks, int) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   Kernel* kernel = nullptr;
@@ -264,11 +342,14 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void*
   if (!program) return result(error);
   if (blocks <= 0) return result(cudaErrorInvalidValue);
   const FusednormEmulatorDevice& c = runtime.device(current_device()).config;
-  const size_t share = c.shared_per_multiprocessor / static_cast<size_t>(blocks), taken = program->static_shared_bytes + kReservedShared;
-  *bytes = std::min(share > taken ? share - taken : 0, c.shared_per_block_optin - program->static_shared_bytes);
+  const size_t share = c.shared_per_multiprocessor / static_cast<size_t>(blocks),
+               taken = program->static_shared_bytes + kReservedShared;
+  *bytes = std::min(share > taken ? share - taken : 0,
+                    c.shared_per_block_optin - program->static_shared_bytes);
   return cudaSuccess;
 }
-cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function, const cudaLaunchConfig_t* config) {
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
+                                           const cudaLaunchConfig_t* config) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   Kernel* kernel = nullptr;
@@ -280,15 +361,18 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function, 
   dim3 cluster;
   cluster_of(*config, *program, cluster);
   const int size = static_cast<int>(cluster.x * cluster.y * cluster.z);
-  if (size < 1 || size > (kernel->allows_large_clusters ? 16 : 8)) return result(cudaErrorInvalidClusterSize);
-  const int threads = static_cast<int>(config->blockDim.x * config->blockDim.y * config->blockDim.z);
+  if (size < 1 || size > (kernel->allows_large_clusters ? 16 : 8))
+    return result(cudaErrorInvalidClusterSize);
+  const int threads =
+      static_cast<int>(config->blockDim.x * config->blockDim.y * config->blockDim.z);
   const int each = blocks_per_multiprocessor(device, *program, threads, config->dynamicSmemBytes);
   // A cluster lives in one group of 16 multiprocessors.
   const int groups = device.config.multiprocessors / 16, rest = device.config.multiprocessors % 16;
   *clusters = groups * (16 * each / size) + rest * each / size;
   return cudaSuccess;
 }
-cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function, const cudaLaunchConfig_t*) {
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
+                                                 const cudaLaunchConfig_t*) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   Kernel* kernel = nullptr;

@@ -18,30 +18,35 @@ cudaError_t check_call() {
   return unsafe_call();
 }
 
-// A host pointer to `bytes` at a host or device address; nullptr (and a report) if a device does not have them.
+// A host pointer to `bytes` at a host or device address; nullptr (and a report) if a device does
+// not have them.
 uint8_t* resolve(const void* pointer, size_t bytes, Allocation*& allocation, const char* what) {
   Runtime& runtime = Runtime::get();
   const uint64_t address = reinterpret_cast<uint64_t>(pointer);
   allocation = runtime.memory.find_live(address, bytes);
   if (allocation) return allocation->host + (address - allocation->address);
   if (!is_device_address(pointer)) return static_cast<uint8_t*>(const_cast<void*>(pointer));
-  runtime.report(std::string("fusednorm emulator: ") + what + " of " + std::to_string(bytes) + " bytes: " +
-                 runtime.memory.explain(address, bytes, current_device()));
+  runtime.report(std::string("fusednorm emulator: ") + what + " of " + std::to_string(bytes) +
+                 " bytes: " + runtime.memory.explain(address, bytes, current_device()));
   return nullptr;
 }
 
 void note_written(Allocation& allocation, uint64_t offset, uint64_t bytes) {
   allocation.mark_written(offset, bytes);
-  if (!allocation.fully_written && allocation.written.all(0, allocation.bytes)) allocation.fully_written = true;
+  if (!allocation.fully_written && allocation.written.all(0, allocation.bytes))
+    allocation.fully_written = true;
 }
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (bytes == 0) return cudaSuccess;
   const bool to_device = is_device_address(to), from_device = is_device_address(from);
-  const bool wrong = (kind == cudaMemcpyHostToDevice && from_device) || (kind == cudaMemcpyDeviceToHost && to_device) ||
-                     (kind == cudaMemcpyHostToHost && (to_device || from_device)) || kind > cudaMemcpyDefault;
+  const bool wrong = (kind == cudaMemcpyHostToDevice && from_device) ||
+                     (kind == cudaMemcpyDeviceToHost && to_device) ||
+                     (kind == cudaMemcpyHostToHost && (to_device || from_device)) ||
+                     kind > cudaMemcpyDefault;
   if (wrong || !to || !from) {
-    Runtime::get().report("fusednorm emulator: cudaMemcpy whose kind does not fit its pointers (or a null pointer)");
+    Runtime::get().report(
+        "fusednorm emulator: cudaMemcpy whose kind does not fit its pointers (or a null pointer)");
     return cudaErrorInvalidValue;
   }
   Allocation *target = nullptr, *source = nullptr;
@@ -83,7 +88,8 @@ cudaError_t allocate(void** out, size_t bytes, MemoryKind kind) {
   Runtime& runtime = Runtime::get();
   const int device = current_device();
   std::lock_guard<std::mutex> lock(runtime.device(device).mutex);
-  if (kind == MemoryKind::Device && runtime.memory.used(device) + bytes > runtime.device(device).config.memory_bytes)
+  if (kind == MemoryKind::Device &&
+      runtime.memory.used(device) + bytes > runtime.device(device).config.memory_bytes)
     return cudaErrorMemoryAllocation;
   Allocation* allocation = runtime.memory.allocate(device, bytes, kind);
   if (!allocation) return cudaErrorMemoryAllocation;
@@ -95,10 +101,12 @@ cudaError_t release(void* pointer) {
   if (!pointer) return cudaSuccess;
   Runtime& runtime = Runtime::get();
   Allocation* allocation = runtime.memory.find(reinterpret_cast<uint64_t>(pointer));
-  if (!allocation || allocation->address != reinterpret_cast<uint64_t>(pointer) || allocation->freed ||
-      allocation->kind == MemoryKind::Variable || allocation->kind == MemoryKind::Constant ||
+  if (!allocation || allocation->address != reinterpret_cast<uint64_t>(pointer) ||
+      allocation->freed || allocation->kind == MemoryKind::Variable ||
+      allocation->kind == MemoryKind::Constant ||
       static_cast<size_t>(allocation->device) >= runtime.devices.size()) {
-    runtime.report("fusednorm emulator: free of a pointer that is not the start of a live allocation");
+    runtime.report(
+        "fusednorm emulator: free of a pointer that is not the start of a live allocation");
     return cudaErrorInvalidValue;
   }
   std::lock_guard<std::mutex> lock(runtime.device(allocation->device).mutex);
@@ -147,8 +155,12 @@ cudaError_t cudaMallocHost(void** out, size_t bytes) {
   if (const cudaError_t error = check_call()) return result(error);
   return result(allocate(out, bytes, MemoryKind::Host));
 }
-cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) { return cudaMallocHost(out, bytes); }
-cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
+cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) {
+  return cudaMallocHost(out, bytes);
+}
+cudaError_t cudaFreeHost(void* pointer) {
+  return cudaFree(pointer);
+}
 cudaError_t cudaMallocManaged(void** out, size_t bytes, unsigned) {
   if (const cudaError_t error = check_call()) return result(error);
   return result(allocate(out, bytes, MemoryKind::Managed));
@@ -159,15 +171,19 @@ cudaError_t cudaMallocPitch(void** out, size_t* pitch, size_t width, size_t heig
 }
 cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
   if (!pointer || !bytes) return result(cudaErrorInvalidValue);
-  if (Runtime::get().memory.find_live(reinterpret_cast<uint64_t>(pointer), 1)) return result(cudaErrorHostMemoryAlreadyRegistered);
+  if (Runtime::get().memory.find_live(reinterpret_cast<uint64_t>(pointer), 1))
+    return result(cudaErrorHostMemoryAlreadyRegistered);
   Runtime::get().memory.adopt_host(pointer, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* pointer) {
-  return result(Runtime::get().memory.free(reinterpret_cast<uint64_t>(pointer)) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+  return result(Runtime::get().memory.free(reinterpret_cast<uint64_t>(pointer))
+                    ? cudaSuccess
+                    : cudaErrorHostMemoryNotRegistered);
 }
 cudaError_t cudaHostGetDevicePointer(void** out, void* host, unsigned) {
-  if (!Runtime::get().memory.find_live(reinterpret_cast<uint64_t>(host), 1)) return result(cudaErrorInvalidValue);
+  if (!Runtime::get().memory.find_live(reinterpret_cast<uint64_t>(host), 1))
+    return result(cudaErrorInvalidValue);
   *out = host;
   return cudaSuccess;
 }
@@ -176,27 +192,36 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   if (const cudaError_t error = check_call()) return result(error);
   return result(copy(to, from, bytes, kind));
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   if (const cudaError_t error = device_state()) return result(error);
-  return result(submit(stream, cudaGraphNodeTypeMemcpy, [=] { return copy(to, from, bytes, kind); }));
+  return result(
+      submit(stream, cudaGraphNodeTypeMemcpy, [=] { return copy(to, from, bytes, kind); }));
 }
-cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) { return cudaMemcpy(to, from, bytes, cudaMemcpyDefault); }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
+  return cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
+                                cudaStream_t stream) {
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
 }
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind,
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
   if (const cudaError_t error = device_state()) return result(error);
   if (width > to_pitch || width > from_pitch) return result(cudaErrorInvalidPitchValue);
   return result(submit(stream, cudaGraphNodeTypeMemcpy, [=] {
     for (size_t row = 0; row < height; ++row) {
-      const cudaError_t error = copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind);
+      const cudaError_t error =
+          copy(static_cast<char*>(to) + row * to_pitch,
+               static_cast<const char*>(from) + row * from_pitch, width, kind);
       if (error != cudaSuccess) return error;
     }
     return cudaSuccess;
   }));
 }
-cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                         size_t width, size_t height, cudaMemcpyKind kind) {
   if (const cudaError_t error = check_call()) return result(error);
   return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
 }
@@ -208,11 +233,13 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   if (const cudaError_t error = device_state()) return result(error);
   return result(submit(stream, cudaGraphNodeTypeMemset, [=] { return fill(to, value, bytes); }));
 }
-cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
+cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
   if (const cudaError_t error = device_state()) return result(error);
   return result(submit(stream, cudaGraphNodeTypeMemset, [=] {
     for (size_t row = 0; row < height; ++row)
-      if (const cudaError_t error = fill(static_cast<char*>(to) + row * pitch, value, width)) return error;
+      if (const cudaError_t error = fill(static_cast<char*>(to) + row * pitch, value, width))
+        return error;
     return cudaSuccess;
   }));
 }
@@ -232,22 +259,26 @@ cudaError_t cudaGetSymbolSize(size_t* out, const void* symbol) {
   *out = variable->bytes;
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind kind) {
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
+                               cudaMemcpyKind kind) {
   void* address = nullptr;
   if (const cudaError_t error = cudaGetSymbolAddress(&address, symbol)) return error;
   return cudaMemcpy(static_cast<char*>(address) + offset, from, bytes, kind);
 }
-cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind) {
+cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
+                                 cudaMemcpyKind kind) {
   void* address = nullptr;
   if (const cudaError_t error = cudaGetSymbolAddress(&address, symbol)) return error;
   return cudaMemcpy(to, static_cast<char*>(address) + offset, bytes, kind);
 }
-cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
+                                    size_t offset, cudaMemcpyKind kind, cudaStream_t stream) {
   void* address = nullptr;
   if (const cudaError_t error = cudaGetSymbolAddress(&address, symbol)) return error;
   return cudaMemcpyAsync(static_cast<char*>(address) + offset, from, bytes, kind, stream);
 }
-cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset,
+                                      cudaMemcpyKind kind, cudaStream_t stream) {
   void* address = nullptr;
   if (const cudaError_t error = cudaGetSymbolAddress(&address, symbol)) return error;
   return cudaMemcpyAsync(to, static_cast<char*>(address) + offset, bytes, kind, stream);
@@ -275,7 +306,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* poi
   }
   out->device = allocation->device;
   out->devicePointer = const_cast<void*>(pointer);
-  out->type = allocation->kind == MemoryKind::Host ? cudaMemoryTypeHost : allocation->kind == MemoryKind::Managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
+  out->type = allocation->kind == MemoryKind::Host      ? cudaMemoryTypeHost
+              : allocation->kind == MemoryKind::Managed ? cudaMemoryTypeManaged
+                                                        : cudaMemoryTypeDevice;
   if (out->type != cudaMemoryTypeDevice) out->hostPointer = const_cast<void*>(pointer);
   return cudaSuccess;
 }

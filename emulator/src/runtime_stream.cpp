@@ -1,4 +1,5 @@
-// Streams, events and graphs. Work runs when it is submitted, or is recorded while the stream is being captured.
+// Streams, events and graphs. Work runs when it is submitted, or is recorded while the stream is
+// being captured.
 #include <chrono>
 
 #include "runtime.h"
@@ -11,7 +12,9 @@ bool is_default(cudaStream_t stream) {
 }
 
 double now_milliseconds() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 cudaError_t create_stream(cudaStream_t* out, unsigned flags, int priority) {
@@ -62,12 +65,14 @@ Stream* find_stream(cudaStream_t handle, cudaError_t& error) {
   return nullptr;
 }
 
-cudaError_t submit(cudaStream_t handle, cudaGraphNodeType type, std::function<cudaError_t()> action) {
+cudaError_t submit(cudaStream_t handle, cudaGraphNodeType type,
+                   std::function<cudaError_t()> action) {
   cudaError_t error = cudaSuccess;
   Stream* stream = find_stream(handle, error);
   if (error != cudaSuccess) return error;
   if (!stream || !stream->capture) {
-    if (!stream && Runtime::get().capturing_globally > 0 && handle != cudaStreamPerThread) return cudaErrorStreamCaptureImplicit;
+    if (!stream && Runtime::get().capturing_globally > 0 && handle != cudaStreamPerThread)
+      return cudaErrorStreamCaptureImplicit;
     return action();
   }
   stream->capture->nodes.push_back({type, std::move(action)});
@@ -80,9 +85,15 @@ using namespace fusednorm::emulator;
 
 extern "C" {
 
-cudaError_t cudaStreamCreate(cudaStream_t* out) { return result(create_stream(out, 0, 0)); }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) { return result(create_stream(out, flags, 0)); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int priority) { return result(create_stream(out, flags, priority)); }
+cudaError_t cudaStreamCreate(cudaStream_t* out) {
+  return result(create_stream(out, 0, 0));
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) {
+  return result(create_stream(out, flags, 0));
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int priority) {
+  return result(create_stream(out, flags, priority));
+}
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   cudaError_t error = cudaSuccess;
   Stream* stream = find_stream(handle, error);
@@ -93,8 +104,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return result(wait_for(stream)); }
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return result(wait_for(stream)); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return result(wait_for(stream));
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return result(wait_for(stream));
+}
 cudaError_t cudaDeviceSynchronize(void) {
   if (const cudaError_t unsafe = unsafe_call()) return result(unsafe);
   return result(device_state());
@@ -127,7 +142,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
     return cudaSuccess;
   }));
 }
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data, unsigned) {
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned) {
   callback(stream, device_state(), data);
   return cudaSuccess;
 }
@@ -143,7 +159,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
   *out = reinterpret_cast<cudaEvent_t>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventCreate(cudaEvent_t* out) { return cudaEventCreateWithFlags(out, 0); }
+cudaError_t cudaEventCreate(cudaEvent_t* out) {
+  return cudaEventCreateWithFlags(out, 0);
+}
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   Event* event = find_event(handle);
   if (!event) return result(cudaErrorInvalidResourceHandle);
@@ -163,17 +181,22 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
   event->milliseconds = now_milliseconds();
   return result(device_state());
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) { return cudaEventRecord(event, stream); }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   const Event* event = find_event(handle);
   if (!event) return result(cudaErrorInvalidResourceHandle);
   if (event->capture) return result(cudaErrorCapturedEvent);
   return result(device_state());
 }
-cudaError_t cudaEventQuery(cudaEvent_t handle) { return cudaEventSynchronize(handle); }
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  return cudaEventSynchronize(handle);
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   const Event *first = find_event(start), *last = find_event(end);
-  if (!first || !last || !first->recorded || !last->recorded || !milliseconds) return result(cudaErrorInvalidResourceHandle);
+  if (!first || !last || !first->recorded || !last->recorded || !milliseconds)
+    return result(cudaErrorInvalidResourceHandle);
   *milliseconds = static_cast<float>(last->milliseconds - first->milliseconds);
   return result(device_state());
 }
@@ -182,7 +205,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
   cudaError_t error = cudaSuccess;
   Stream* stream = find_stream(stream_handle, error);
   if (!event || error != cudaSuccess) return result(cudaErrorInvalidResourceHandle);
-  if (event->capture && stream && !stream->capture) stream->capture = event->capture;  // the stream joins the capture
+  if (event->capture && stream && !stream->capture)
+    stream->capture = event->capture;  // the stream joins the capture
   return result(device_state());
 }
 
@@ -204,7 +228,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* out) {
   cudaError_t error = cudaSuccess;
   Stream* stream = find_stream(handle, error);
-  if (error != cudaSuccess || !stream || !stream->capture || !stream->capture_origin) return result(cudaErrorIllegalState);
+  if (error != cudaSuccess || !stream || !stream->capture || !stream->capture_origin)
+    return result(cudaErrorIllegalState);
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   Graph* graph = stream->capture;
@@ -232,8 +257,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
                                         : cudaStreamCaptureStatusActive;
   return result(error);
 }
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges, size_t* count) {
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, size_t* count) {
   cudaError_t error = cudaStreamIsCapturing(handle, status);
   const Stream* stream = find_stream(handle, error);
   if (id) *id = stream ? reinterpret_cast<unsigned long long>(stream->capture) : 0;
@@ -254,7 +281,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsign
   *out = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
   return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long flags) {
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* out, cudaGraph_t graph,
+                                          unsigned long long flags) {
   return cudaGraphInstantiate(out, graph, flags);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
@@ -266,7 +294,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     return cudaSuccess;
   }));
 }
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  return cudaSuccess;
+}
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   delete reinterpret_cast<Graph*>(exec);
   return cudaSuccess;
@@ -278,7 +308,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   Graph& all = *reinterpret_cast<Graph*>(graph);
   if (nodes)
-    for (size_t k = 0; k < *count && k < all.nodes.size(); ++k) nodes[k] = reinterpret_cast<cudaGraphNode_t>(&all.nodes[k]);
+    for (size_t k = 0; k < *count && k < all.nodes.size(); ++k)
+      nodes[k] = reinterpret_cast<cudaGraphNode_t>(&all.nodes[k]);
   *count = all.nodes.size();
   return cudaSuccess;
 }

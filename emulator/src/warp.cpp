@@ -1,11 +1,12 @@
-// Runs a warp: statement by statement, parting lanes at branches and joining them at post-dominators.
+// Runs a warp: statement by statement, parting lanes at branches and joining them at
+// post-dominators.
 #include "warp.h"
 
 #include <cstring>
 
 #include "block.h"
-#include "launch.h"
 #include "lanes.h"
+#include "launch.h"
 #include "memory_access.h"
 #include "race_checker.h"
 
@@ -44,6 +45,7 @@ void Warp::arrive(int index, uint32_t lanes) {
     group.join = join.parent;
     groups.push_back(group);
   }
+  join.arrived = join.expected = 0;
   free_joins.push_back(index);
 }
 
@@ -93,11 +95,15 @@ void Warp::branch_table(Group& group, const Instruction& i, uint32_t active) {
   const uint32_t table_size = static_cast<uint32_t>(i.table.size());
   for_each_active(active, [&](int lane) {
     if (index[lane] >= table_size)
-      fault(kErrorIllegalInstruction, "brx.idx with index " + std::to_string(index[lane]) + " into " + std::to_string(table_size) + " targets", lane);
+      fault(kErrorIllegalInstruction,
+            "brx.idx with index " + std::to_string(index[lane]) + " into " +
+                std::to_string(table_size) + " targets",
+            lane);
   });
   const uint32_t first = i.table[index[__builtin_ctz(active)]];
   uint32_t same = 0;
-  for_each_active(active, [&](int lane) { same |= uint32_t{i.table[index[lane]] == first} << lane; });
+  for_each_active(active,
+                  [&](int lane) { same |= uint32_t{i.table[index[lane]] == first} << lane; });
   if (same == group.mask) {
     group.pc = first;
     return;
@@ -111,7 +117,8 @@ void Warp::branch_table(Group& group, const Instruction& i, uint32_t active) {
   for (uint32_t left = active; left;) {
     const uint32_t target = i.table[index[__builtin_ctz(left)]];
     uint32_t lanes = 0;
-    for_each_active(left, [&](int lane) { lanes |= uint32_t{i.table[index[lane]] == target} << lane; });
+    for_each_active(left,
+                    [&](int lane) { lanes |= uint32_t{i.table[index[lane]] == target} << lane; });
     left &= ~lanes;
     Group part;
     part.pc = target;
@@ -133,11 +140,16 @@ void Warp::branch_table(Group& group, const Instruction& i, uint32_t active) {
 
 bool Warp::collective_ready(const Group&, const Instruction& i, uint32_t active) {
   const uint32_t* members = reg<uint32_t>(i.c);
+  uint32_t common = kFullMask;
+  for (int lane = 0; lane < 32; ++lane) common &= members[lane];
+  if (common == kFullMask && active == alive) return true;
   bool ready = true;
   for_each_active(active, [&](int lane) {
     if (!(members[lane] >> lane & 1))
-      fault(kErrorLaunchFailure, i.text + " with member mask " + hexadecimal(members[lane]) + ", in which the executing lane " +
-                                     std::to_string(lane) + " is missing", lane);
+      fault(kErrorLaunchFailure,
+            i.text + " with member mask " + hexadecimal(members[lane]) +
+                ", in which the executing lane " + std::to_string(lane) + " is missing",
+            lane);
     ready = ready && (members[lane] & alive & ~active) == 0;
   });
   return ready;
@@ -151,7 +163,8 @@ bool Warp::run_waiting_collectives() {
     const Instruction& i = code[groups[k].pc];
     auto together = [&](const Group& group) {
       return group.state == Group::State::AtCollective &&
-             (group.pc == groups[k].pc || (i.flow == Flow::WarpBarrier && code[group.pc].flow == Flow::WarpBarrier));
+             (group.pc == groups[k].pc ||
+              (i.flow == Flow::WarpBarrier && code[group.pc].flow == Flow::WarpBarrier));
     };
     uint32_t waiting = 0;
     for (const Group& group : groups)
@@ -163,7 +176,9 @@ bool Warp::run_waiting_collectives() {
       const uint32_t active = guarded(*this, at, group.mask);
       const uint32_t* members = reg<uint32_t>(at.c);
       bool complete = true;
-      for_each_active(active, [&](int lane) { complete = complete && (members[lane] & alive & ~waiting) == 0; });
+      for_each_active(active, [&](int lane) {
+        complete = complete && (members[lane] & alive & ~waiting) == 0;
+      });
       if (complete) able |= active;
     }
     if (!able) continue;
@@ -186,22 +201,43 @@ bool Warp::run_waiting_collectives() {
   return false;
 }
 
-// A loop that comes back to a branch with the same registers while nobody has stored anything will do so for ever,
-// unless another warp, block or the host changes memory.
+// Lanes that wait where they would meet others must not wait for ever (the others may spin on what
+// they hold): let them go on alone. True if there were any.
+bool Warp::release_waiting_lanes() {
+  bool any = false;
+  for (size_t k = 0; k < joins.size(); ++k) {
+    Join& join = joins[k];
+    if (join.arrived == 0 || join.arrived == join.expected) continue;
+    Group group;
+    group.pc = join.pc;
+    group.mask = join.arrived;
+    group.join = join.parent;
+    join.expected &= ~join.arrived;
+    join.arrived = 0;
+    groups.push_back(group);
+    any = true;
+  }
+  return any;
+}
+
+// A loop that comes back to a branch with the same registers while nobody has stored anything will
+// do so for ever, unless another warp, block or the host changes memory.
 void Warp::detect_spin(const Group& group) {
-  if (executed < next_spin_check) return;
   const uint64_t stores_now = launch->stores();
   const uint32_t bytes = launch->program->register_bytes;
   if (snapshot_pc == group.pc && snapshot_mask == group.mask && snapshot_stores == stores_now &&
       snapshot.size() == bytes && std::memcmp(snapshot.data(), file, bytes) == 0) {
-    spinning = true;
     yielded = true;
+    spinning = true;
     return;
   }
   spinning = false;
   if (snapshot_pc == group.pc && snapshot_mask == group.mask) {
     snapshot_pc = kNone;
-    spin_interval = std::min<uint64_t>(spin_interval * 2, 1u << 22);
+    // A loop that computes is looked at ever more rarely; one that waits while others store, as
+    // often as before.
+    spin_interval =
+        snapshot_stores == stores_now ? std::min<uint64_t>(spin_interval * 2, 1u << 22) : 1024;
     next_spin_check = executed + spin_interval;
     return;
   }
@@ -209,7 +245,6 @@ void Warp::detect_spin(const Group& group) {
   snapshot_mask = group.mask;
   snapshot_stores = stores_now;
   snapshot.assign(file, file + bytes);
-  if (executed > next_spin_check + spin_interval) next_spin_check = executed;
 }
 
 void Warp::run_group(size_t index, uint64_t limit) {
@@ -241,6 +276,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
     if (raw >= budget || yielded) {
       flush_counts();
       groups[index].pc = pc;
+      groups[index].deferred = yielded;
       return;
     }
     const Instruction& i = code[pc];
@@ -255,10 +291,10 @@ void Warp::run_group(size_t index, uint64_t limit) {
     }
     if (i.flow == Flow::Branch && (active == 0 || active == mask)) {
       const bool backward = active && i.target <= pc;
-      if (backward && raw >= 64) {
+      if (backward && executed + raw >= next_spin_check) {
         flush_counts();
         groups[index].pc = pc;
-        if (executed >= next_spin_check) detect_spin(groups[index]);
+        detect_spin(groups[index]);
         pc = i.target;
         budget = limit > executed ? limit - executed : 0;
         continue;
@@ -345,15 +381,23 @@ void Warp::run(uint64_t quantum) {
         learn_clock(*this, block->cluster->completed_clock);
       }
       if (group.state != Group::State::Ready) continue;
+      if (best != groups.size() && group.deferred && !groups[best].deferred) continue;
+      if (best != groups.size() && !group.deferred && groups[best].deferred) {
+        best = k;
+        continue;
+      }
       ++ready;
       // Lowest address first keeps lanes together; a random schedule takes any.
-      const bool better = best == groups.size() || (random ? (*random)() % ready == 0 : group.pc < groups[best].pc);
+      const bool better =
+          best == groups.size() || (random ? (*random)() % ready == 0 : group.pc < groups[best].pc);
       if (better) best = k;
     }
     if (best == groups.size()) {
       if (!run_waiting_collectives()) return;
       continue;
     }
+    if (groups[best].deferred)
+      for (Group& group : groups) group.deferred = false;
     run_group(best, limit);
   }
 }

@@ -22,10 +22,10 @@ struct Group {
   enum class State : uint8_t { Ready, AtBarrier, AtCollective, AtClusterWait };
   uint32_t pc = 0;
   uint32_t mask = 0;
-  int join = -1;            // where these lanes wait for the others they parted from
+  int join = -1;  // where these lanes wait for the others they parted from
   State state = State::Ready;
-  uint32_t barrier = 0;     // AtBarrier: which
-  bool barrier_done = false;
+  uint32_t barrier = 0;   // AtBarrier: which
+  bool deferred = false;  // it yielded: the other groups go first
 };
 
 // Lanes that parted at a branch and meet again at its immediate post-dominator.
@@ -48,43 +48,44 @@ struct PendingCopy {
 };
 
 struct alignas(64) Warp {
-  uint8_t* file = nullptr;            // registers: [register][lane]
+  uint8_t* file = nullptr;  // registers: [register][lane]
   Block* block = nullptr;
   Launch* launch = nullptr;
   const Instruction* current = nullptr;
   Counters* counters = nullptr;
   std::atomic<uint64_t>* stores = nullptr;  // Launch::Progress of the host thread
-  uint32_t index = 0;                 // in the block
-  uint32_t exist = 0;                 // lanes of the block
-  uint32_t alive = 0;                 // not exited
+  uint32_t index = 0;                       // in the block
+  uint32_t first_cluster_warp = 0;          // warps in the blocks of lower rank
+  uint32_t exist = 0;                       // lanes of the block
+  uint32_t alive = 0;                       // not exited
   std::vector<Group> groups;
   std::vector<Join> joins;
   std::vector<int> free_joins;
-  uint32_t mask = 0;                  // of the group that runs
-  uint64_t executed = 0;              // statements, for schedules and the detection of spinning
+  uint32_t mask = 0;      // of the group that runs
+  uint64_t executed = 0;  // statements, for schedules and the detection of spinning
   bool yielded = false;
-  bool same_value_store = false;      // the store that runs gives equal values to equal addresses
+  bool same_value_store = false;  // the store that runs gives equal values to equal addresses
 
   // One allocation, remembered from the last access.
   Allocation* recent = nullptr;
 
   std::vector<PendingCopy> copies;
-  uint32_t copy_groups[32] = {};      // committed, a lane
-  uint32_t cluster_phase[32] = {};    // at the lane's last barrier.cluster.arrive
-  std::vector<uint8_t> local;         // [lane][local_bytes]
+  uint32_t copy_groups[32] = {};    // committed, a lane
+  uint32_t cluster_phase[32] = {};  // at the lane's last barrier.cluster.arrive
+  std::vector<uint8_t> local;       // [lane][local_bytes]
 
   // Happens-before, for the race checks: see race_checker.h.
   uint32_t tick = 1;
   uint32_t full_sync_tick = 0;
-  std::unique_ptr<uint32_t[]> lane_sync;   // [lane][lane], only after a sync of part of the warp
-  std::vector<uint32_t> clock;             // ticks known of the other warps of the cluster
+  std::unique_ptr<uint32_t[]> lane_sync;  // [lane][lane], only after a sync of part of the warp
+  std::vector<uint32_t> clock;            // ticks known of the other warps of the cluster
 
   // Spin detection: the registers at a backward branch, and the launch's count of stores then.
   std::vector<uint8_t> snapshot;
   uint32_t snapshot_pc = kNone, snapshot_mask = 0;
   uint64_t snapshot_stores = 0;
   bool spinning = false;
-  uint64_t next_spin_check = 100000, spin_interval = 20000;
+  uint64_t next_spin_check = 4096, spin_interval = 4096;
 
   template <class T>
   T* reg(uint32_t offset) {
@@ -92,10 +93,13 @@ struct alignas(64) Warp {
   }
   uint32_t& predicate(uint32_t offset) { return *reinterpret_cast<uint32_t*>(file + offset); }
   bool finished() const { return alive == 0; }
-  void count_store() { stores->store(stores->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void count_store() {
+    stores->store(stores->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   // Runs groups until none can go on, a quantum is used up or a statement asks to let others run.
   void run(uint64_t quantum);
+  bool release_waiting_lanes();
 
  private:
   void run_group(size_t index, uint64_t limit);

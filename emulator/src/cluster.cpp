@@ -1,0 +1,156 @@
+// A cluster: blocks that run together, their barrier, and the report when nobody can go on.
+#include <algorithm>
+
+#include "block.h"
+#include "lanes.h"
+#include "launch.h"
+#include "memory_access.h"
+#include "race_checker.h"
+
+namespace fusednorm::emulator {
+
+void Cluster::start(Launch& owner, uint64_t number, Counters& counters,
+                    std::atomic<uint64_t>& stores) {
+  launch = &owner;
+  const uint32_t count = owner.cluster_blocks();
+  if (blocks.size() != count) blocks = std::vector<Block>(count);
+  phase = arrived = 0;
+  clock.clear();
+  stalled = false;
+  total_lanes = owner.threads() * count;
+  if (owner.seed) random.reset(new std::mt19937_64(owner.seed * 0x9e3779b97f4a7c15ull + number));
+  const uint32_t across[3] = {owner.grid[0] / owner.cluster[0], owner.grid[1] / owner.cluster[1],
+                              owner.grid[2] / owner.cluster[2]};
+  const uint64_t at[3] = {number % across[0], number / across[0] % across[1],
+                          number / across[0] / across[1]};
+  for (uint32_t rank = 0; rank < count; ++rank) {
+    const uint64_t x = at[0] * owner.cluster[0] + rank % owner.cluster[0];
+    const uint64_t y = at[1] * owner.cluster[1] + rank / owner.cluster[0] % owner.cluster[1];
+    const uint64_t z = at[2] * owner.cluster[2] + rank / owner.cluster[0] / owner.cluster[1];
+    blocks[rank].start(*this, x + owner.grid[0] * (y + owner.grid[1] * z), rank, counters, stores);
+  }
+  // Ticks of all blocks of a cluster are compared with each other: one floor for all.
+  uint32_t floor = 0;
+  for (const Block& block : blocks) floor = std::max(floor, block.tick_floor);
+  for (Block& block : blocks) {
+    block.tick_floor = floor;
+    for (Warp& w : block.warps) {
+      w.tick = floor + 1;
+      w.full_sync_tick = floor;
+      w.clock.assign(w.clock.size(), floor);
+      std::fill(w.cluster_phase, w.cluster_phase + 32, 0);
+    }
+  }
+}
+
+bool Cluster::finished() const {
+  return std::all_of(blocks.begin(), blocks.end(),
+                     [](const Block& block) { return block.finished; });
+}
+
+bool Cluster::run(uint64_t rounds) {
+  constexpr uint64_t kQuantum = 50000;
+  stalled = false;
+  for (uint64_t round = 0; round < rounds; ++round) {
+    bool any = false;
+    for (Block& block : blocks)
+      if (!block.finished) any = block.step(random.get(), kQuantum) || any;
+    if (finished()) return true;
+    if (launch->stop.load(std::memory_order_relaxed)) return false;
+    if (!any) {
+      bool spins = false, released = false;
+      for (Block& block : blocks)
+        for (Warp& w : block.warps) {
+          if (w.finished() || !w.spinning) continue;
+          spins = true;
+          if (w.release_waiting_lanes()) {
+            released = true;
+            w.spinning = false;
+          }
+        }
+      if (released) continue;
+      if (!spins) report_stall();
+      stalled = true;
+      stalled_at_stores = launch->stores();
+      return false;
+    }
+  }
+  return false;
+}
+
+void Cluster::cluster_arrive(Warp& w, uint32_t lanes) {
+  for_each_active(lanes, [&](int lane) { w.cluster_phase[lane] = phase; });
+  arrived += static_cast<uint32_t>(__builtin_popcount(lanes));
+  ++w.counters->cluster_barriers;
+  add_clock(clock, w);
+  ++w.tick;
+  complete_cluster_barrier();
+}
+
+bool Cluster::complete_cluster_barrier() {
+  if (arrived < total_lanes || arrived == 0) return false;
+  ++phase;
+  arrived = 0;
+  completed_clock = clock;
+  clock.clear();
+  return true;
+}
+
+void Cluster::lanes_exited(Warp&, uint32_t lanes) {
+  total_lanes -= static_cast<uint32_t>(__builtin_popcount(lanes));
+  complete_cluster_barrier();
+}
+
+void Cluster::report_stall() {
+  const std::vector<Instruction>& code = launch->program->code;
+  std::string what;
+  const Warp* first = nullptr;
+  int first_lane = -1, error = kErrorLaunchFailure;
+  uint32_t at_barrier = 0, exited = 0, elsewhere = 0;
+  for (const Block& block : blocks)
+    for (const Warp& w : block.warps) {
+      exited += static_cast<uint32_t>(__builtin_popcount(w.exist & ~w.alive));
+      uint32_t grouped = 0;
+      for (const Group& group : w.groups) {
+        grouped |= group.mask;
+        const uint32_t lanes = static_cast<uint32_t>(__builtin_popcount(group.mask));
+        (group.state == Group::State::AtBarrier ? at_barrier : elsewhere) += lanes;
+        if (!first || (group.state == Group::State::AtCollective &&
+                       first->groups[0].state == Group::State::AtBarrier)) {
+          first = &w;
+          first_lane = __builtin_ctz(group.mask);
+          const_cast<Warp&>(w).current = &code[group.pc];
+        }
+      }
+      elsewhere += static_cast<uint32_t>(__builtin_popcount(w.alive & ~grouped));
+    }
+  const Instruction& i = *first->current;
+  if (i.flow == Flow::Barrier) {
+    what = "barrier reached by part of a block: " + std::to_string(at_barrier) +
+           " threads wait at " + i.text + ", " + std::to_string(exited) + " have exited, " +
+           std::to_string(elsewhere) +
+           " wait elsewhere; all threads of the block must reach a barrier";
+  } else if (i.flow == Flow::Collective || i.flow == Flow::WarpBarrier) {
+    const uint32_t members = *(reinterpret_cast<const uint32_t*>(first->file + i.c) + first_lane);
+    uint32_t here = 0;
+    for (const Group& group : first->groups)
+      if (&code[group.pc] == &i) here |= group.mask;
+    what = i.text + " with member mask " + hexadecimal(members) +
+           " waits for ever: of its lanes, " + hexadecimal(members & first->alive & ~here) +
+           " never come here";
+  } else {
+    what = "deadlock: " + i.text + " waits for threads that never come";
+    error = kErrorTimeout;
+  }
+  for (const Block& block : blocks)
+    for (const Warp& w : block.warps)
+      for (const Group& group : w.groups)
+        if (group.state != Group::State::Ready && what.size() < 1500)
+          what += "\n    block rank " + std::to_string(block.rank) + " warp " +
+                  std::to_string(w.index) + " lanes " + hexadecimal(group.mask) + " at " +
+                  code[group.pc].text + " (PTX line " + std::to_string(code[group.pc].line) + ")";
+  running = const_cast<Warp*>(first);
+  throw Fault(error, what, first_lane);
+}
+
+}  // namespace fusednorm::emulator
