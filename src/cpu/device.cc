@@ -1,0 +1,51 @@
+// Asks the machine what a plan needs to know of it.
+#include <unistd.h>
+
+#include "cpu/kernels.h"
+#include "fusednorm/cpu.h"
+#include "hwy/targets.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace fusednorm::cpu {
+namespace {
+
+/// sysconf says 0 or -1 where it does not know (in some containers, on other systems).
+std::int64_t cache_bytes([[maybe_unused]] int level, std::int64_t otherwise) {
+  long bytes = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  bytes = sysconf(level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE);
+#endif
+  return bytes > 0 ? bytes : otherwise;
+}
+
+}  // namespace
+
+std::string InstructionSet::name() const {
+  if (highway_target == 0) return "none";
+  return hwy::TargetName(highway_target);
+}
+
+std::vector<InstructionSet> instruction_sets() {
+  std::vector<InstructionSet> sets;
+  // Highway numbers targets so that a lower bit is a better one.
+  const std::int64_t usable = compiled_targets() & hwy::SupportedTargets();
+  for (std::int64_t rest = usable; rest != 0; rest &= rest - 1) sets.push_back({rest & -rest});
+  return sets;
+}
+
+Device query() {
+  const Device defaults;
+  Device device;
+#ifdef _OPENMP
+  device.threads = omp_get_max_threads();
+#endif
+  device.cache_per_core = cache_bytes(2, defaults.cache_per_core);
+  device.cache_shared = cache_bytes(3, defaults.cache_shared);
+  const std::int64_t usable = compiled_targets() & hwy::SupportedTargets();
+  device.instruction_set = {usable & -usable};
+  return device;
+}
+
+}  // namespace fusednorm::cpu

@@ -1,0 +1,106 @@
+// What the launch code knows of the SIMD kernels: argument values and tables of function pointers,
+// one table an instruction set and dtype triple.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/segments.h"
+#include "fusednorm/dtype.h"
+
+namespace fusednorm::cpu {
+
+/// Elements that one elementwise step works on at most, and the length of the constant arrays that
+/// stand for an absent gamma or beta.
+inline constexpr std::int64_t max_chunk = 1024 + segment_granule;
+
+/// Mean and sum of squared deviations of one segment. Wide enough for long double, f64's merge
+/// type.
+struct alignas(16) Moments {
+  long double mean;
+  long double squares;
+};
+
+/// Sums over one segment of dy * gamma and of dy * gamma * xhat.
+struct alignas(16) GradientSums {
+  long double g;
+  long double g_xhat;
+};
+
+struct ForwardArguments {
+  const void* x;
+  const void* gamma;  ///< null: 1
+  const void* beta;   ///< null: 0
+  void* y;
+  void* mean;  ///< null: not wanted
+  void* rstd;
+  std::int64_t cols;
+  std::int64_t x_stride;
+  std::int64_t y_stride;
+  double eps;
+  bool streaming;
+  Segments segments;
+};
+
+struct ForwardKernels {
+  /// Whole rows.
+  void (*rows)(const ForwardArguments&, std::int64_t row_begin, std::int64_t row_end);
+  /// Moments of segments [begin, end) of a row into out[begin …].
+  void (*moments)(const ForwardArguments&, std::int64_t row, std::int64_t begin, std::int64_t end,
+                  Moments* out);
+  /// The row's statistics from all its segments' moments; stored by whoever holds segment 0.
+  void (*normalize)(const ForwardArguments&, std::int64_t row, std::int64_t begin, std::int64_t end,
+                    const Moments* of_row);
+};
+
+struct BackwardArguments {
+  const void* dy;
+  const void* source;  ///< x or y
+  const void* gamma;   ///< null: 1
+  const void* beta;    ///< null: 0
+  const void* mean;
+  const void* rstd;
+  void* dx;  ///< null: not wanted
+  std::int64_t cols;
+  std::int64_t dy_stride;
+  std::int64_t source_stride;
+  std::int64_t dx_stride;
+  bool streaming;
+  Segments segments;
+};
+
+/// Column sums in the compute type. Null: neither dgamma nor dbeta is wanted.
+struct ColumnSums {
+  void* dgamma = nullptr;
+  void* dbeta = nullptr;
+};
+
+struct BackwardKernels {
+  /// Whole rows; adds to `sums`.
+  void (*rows)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
+               ColumnSums sums);
+  /// GradientSums of segments [begin, end) of a row into out[begin …].
+  void (*sums)(const BackwardArguments&, std::int64_t row, std::int64_t begin, std::int64_t end,
+               GradientSums* out);
+  /// The sums of a row from those of its segments.
+  GradientSums (*merge)(const GradientSums* parts, std::int64_t count);
+  /// dx of one segment of a row; adds to `sums`, which point at the segment's first column.
+  void (*segment)(const BackwardArguments&, std::int64_t row, std::int64_t segment,
+                  const GradientSums& of_row, ColumnSums sums);
+  /// high + low += sum, exact but for the rounding of low.
+  void (*compensate)(void* high, void* low, const void* sum, std::int64_t count);
+  /// sum = high + low, or high where that is not finite.
+  void (*settle)(void* sum, const void* high, const void* low, std::int64_t count);
+  /// The compensated sum of `blocks` arrays, `pitch` elements apart, cast to the parameters' dtype.
+  void (*store)(void* out, const void* sums, std::int64_t blocks, std::int64_t pitch,
+                std::int64_t count);
+};
+
+/// Null when this build does not hold the instruction set or the dtypes are not a supported triple.
+const ForwardKernels* forward_kernels(std::int64_t highway_target, DType x, DType param, DType y);
+const BackwardKernels* backward_kernels(std::int64_t highway_target, DType x, DType param, DType y,
+                                        bool from_y);
+
+/// The highway targets this build holds, as a bit set.
+std::int64_t compiled_targets();
+
+}  // namespace fusednorm::cpu

@@ -1,0 +1,75 @@
+// What lies in a plan's workspace.
+#pragma once
+
+#include "cpu/kernels.h"
+#include "cpu/policy.h"
+#include "cpu/workspace.h"
+#include "fusednorm/cpu.h"
+
+namespace fusednorm::cpu {
+
+/// Where part `index` of `count` things in `parts` even parts begins.
+constexpr std::int64_t split(std::int64_t count, std::int64_t parts, std::int64_t index) {
+  const std::int64_t rest = count % parts;
+  return count / parts * index + (index < rest ? index : rest);
+}
+
+/// Rows whose data stays in the shared cache between the two passes of a shared row.
+inline std::int64_t rows_per_group(std::int64_t rows, std::int64_t row_bytes,
+                                   const Device& device) {
+  const std::int64_t fit = device.cache_shared / 4 / (row_bytes > 0 ? row_bytes : 1);
+  return fit < 1 ? 1 : fit > rows ? rows : fit;
+}
+
+struct ForwardLayout {
+  std::int64_t group = 0;      ///< rows worked on together when threads share rows
+  Moments* moments = nullptr;  ///< [group, segments]
+
+  ForwardLayout(const ForwardPlan& plan, Carver& carver) {
+    const ForwardProblem& p = plan.problem;
+    if (plan.schedule != Schedule::segments) return;
+    group =
+        rows_per_group(p.rows, p.cols * static_cast<std::int64_t>(size_of(p.x_dtype)), plan.device);
+    moments = carver.take<Moments>(group * segments_of(p.cols, p.x_dtype).count);
+  }
+};
+
+struct BackwardLayout {
+  std::int64_t pitch = 0;         ///< elements between arrays of column sums
+  std::int64_t group = 0;         ///< rows worked on together when threads share rows
+  bool several_sums = false;      ///< a block's rows need more than one plain sum
+  GradientSums* sums = nullptr;   ///< [group, segments]
+  std::byte* partials = nullptr;  ///< dgamma [row_blocks, pitch], then dbeta
+  std::byte* scratch =
+      nullptr;  ///< a task: plain sums, high and low parts, for dgamma and dbeta: [6, pitch]
+
+  BackwardLayout(const BackwardPlan& plan, Carver& carver) {
+    const BackwardProblem& p = plan.problem;
+    const auto element = static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype)));
+    const std::int64_t rows_per_block =
+        plan.row_blocks > 0 ? (p.rows - 1) / plan.row_blocks + 1 : 0;
+    const bool want_sums = p.want_dgamma || p.want_dbeta;
+    several_sums = rows_per_block > policy::rows_per_sum;
+    pitch = policy::padded(p.cols);
+    if (plan.schedule == Schedule::segments) {
+      const auto row_bytes =
+          p.cols * static_cast<std::int64_t>(size_of(p.x_dtype) + size_of(p.y_dtype));
+      group = rows_per_group(p.rows, row_bytes, plan.device);
+      sums = carver.take<GradientSums>(group * segments_of(p.cols, p.x_dtype).count);
+      // With one group a segment's sums live and die on its task's stack.
+      if (want_sums && (group < p.rows || several_sums)) {
+        scratch = static_cast<std::byte*>(
+            carver.take_bytes(static_cast<std::size_t>((several_sums ? 6 : 2) * pitch * element)));
+      }
+    } else if (want_sums) {
+      partials = static_cast<std::byte*>(
+          carver.take_bytes(static_cast<std::size_t>(2 * plan.row_blocks * pitch * element)));
+      if (several_sums) {
+        scratch = static_cast<std::byte*>(
+            carver.take_bytes(static_cast<std::size_t>(plan.tasks * 6 * pitch * element)));
+      }
+    }
+  }
+};
+
+}  // namespace fusednorm::cpu

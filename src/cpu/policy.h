@@ -1,0 +1,56 @@
+// The numbers that the CPU backend's plans are made of, each with the arithmetic behind it. None of
+// them changes a result, but for those that say so.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fusednorm/dtype.h"
+
+namespace fusednorm::cpu::policy {
+
+/// Waking a thread costs about 5 us; at 10 GB/s a core that is 50 KB. Below twice that, nobody is
+/// woken.
+inline constexpr std::int64_t calling_thread_bytes = 100 << 10;
+
+/// More tasks than threads, so that a thread that is held up delays only a little of the work.
+inline constexpr std::int64_t tasks_per_thread = 4;
+
+/// A task of fewer rows than this many bytes spends more on being handed out than on working.
+inline constexpr std::int64_t task_bytes = 64 << 10;
+
+/// Columns past which a row no longer stays in one core's cache between its passes (x and dy in
+/// f32: 512 KiB), so that threads share a row instead. Decides the order of dgamma's sum: shape
+/// only.
+inline constexpr std::int64_t shared_row_cols = 1 << 16;
+
+/// Rows summed plainly before the sum goes into a compensated pair: the error of dgamma is that of
+/// 128 additions, whatever the number of rows. Decides bits: constant.
+inline constexpr std::int64_t rows_per_sum = 128;
+
+/// Blocks of rows with partial sums of their own. Enough for 32 threads; their partials within 256
+/// KiB where 16 blocks fit that; at least 16 rows each, so that gathering costs under 1/16 of the
+/// work; one block where threads share rows, or where the problem is too small to share. Decides
+/// bits: shape only.
+inline constexpr std::int64_t max_row_blocks = 32;
+inline constexpr std::int64_t min_row_blocks = 16;
+inline constexpr std::int64_t partial_bytes = 256 << 10;
+inline constexpr std::int64_t min_rows_per_block = 16;
+inline constexpr std::int64_t one_block_elements = 16 << 10;
+
+constexpr std::int64_t row_blocks(std::int64_t rows, std::int64_t cols, DType compute) {
+  if (cols == 0 || cols > shared_row_cols || rows <= one_block_elements / cols) return 1;
+  const std::int64_t block_bytes = 2 * cols * static_cast<std::int64_t>(size_of(compute));
+  const std::int64_t fit = std::clamp(partial_bytes / block_bytes, min_row_blocks, max_row_blocks);
+  return std::clamp<std::int64_t>(rows / min_rows_per_block, 1, fit);
+}
+
+/// Arrays of column sums are padded to this many elements: whole vectors of every instruction set,
+/// and whole cache lines, so that no two tasks write to one line.
+inline constexpr std::int64_t sum_padding = 64;
+
+constexpr std::int64_t padded(std::int64_t cols) {
+  return (cols + sum_padding - 1) / sum_padding * sum_padding;
+}
+
+}  // namespace fusednorm::cpu::policy

@@ -1,0 +1,274 @@
+// Runs a backward plan: checks, then hands pieces of work to parallel_for, then gathers dgamma and
+// dbeta.
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/element_types.h"
+#include "cpu/layout.h"
+#include "validate.h"
+
+namespace fusednorm::cpu {
+namespace {
+
+/// The first column whose gamma is zero, or -1. From y alone nothing is known of x there.
+std::int64_t first_zero(const void* gamma, std::int64_t cols, DType dtype) {
+  const auto find = [&](auto zero) -> std::int64_t {
+    const auto* begin = static_cast<const decltype(zero)*>(gamma);
+    const auto* found = std::find_if(begin, begin + cols, [](auto g) {
+      if constexpr (std::is_same_v<decltype(g), std::uint16_t>)
+        return (g & 0x7fff) == 0;
+      else
+        return g == 0;
+    });
+    return found == begin + cols ? -1 : found - begin;
+  };
+  switch (dtype) {
+    case DType::f64:
+      return find(0.0);
+    case DType::f32:
+      return find(0.0f);
+    default:
+      return find(std::uint16_t{0});
+  }
+}
+
+/// One backward run's constants.
+struct Run {
+  const BackwardPlan& plan;
+  const BackwardBuffers& buffers;
+  const BackwardArguments& arguments;
+  const BackwardKernels& kernels;
+  const BackwardLayout& layout;
+  std::int64_t element;
+  bool want_sums;
+
+  std::byte* array(std::byte* base, std::int64_t index) const {
+    return base + index * layout.pitch * element;
+  }
+  void clear(void* sums, std::int64_t count) const {
+    std::memset(sums, 0, static_cast<std::size_t>(count * element));
+  }
+};
+
+/// Sums one block of rows into its partials.
+void sum_block(const Run& run, std::int64_t block, std::int64_t task) {
+  const std::int64_t rows = run.plan.problem.rows, blocks = run.plan.row_blocks;
+  const std::int64_t begin = split(rows, blocks, block), end = split(rows, blocks, block + 1);
+  if (!run.want_sums) return run.kernels.rows(run.arguments, begin, end, {});
+  const std::int64_t pitch = run.layout.pitch;
+  const ColumnSums result{run.array(run.layout.partials, block),
+                          run.array(run.layout.partials, blocks + block)};
+  if (!run.layout.several_sums) {
+    run.clear(result.dgamma, pitch);
+    run.clear(result.dbeta, pitch);
+    return run.kernels.rows(run.arguments, begin, end, result);
+  }
+  std::byte* scratch = run.array(run.layout.scratch, 6 * task);
+  const ColumnSums plain{scratch, run.array(scratch, 1)};
+  std::byte *dgamma_pair = run.array(scratch, 2), *dbeta_pair = run.array(scratch, 4);
+  run.clear(dgamma_pair, 4 * pitch);
+  for (std::int64_t row = begin; row < end; row += policy::rows_per_sum) {
+    run.clear(scratch, 2 * pitch);
+    run.kernels.rows(run.arguments, row, std::min(row + policy::rows_per_sum, end), plain);
+    run.kernels.compensate(dgamma_pair, dgamma_pair + pitch * run.element, plain.dgamma, pitch);
+    run.kernels.compensate(dbeta_pair, dbeta_pair + pitch * run.element, plain.dbeta, pitch);
+  }
+  run.kernels.settle(result.dgamma, dgamma_pair, dgamma_pair + pitch * run.element, pitch);
+  run.kernels.settle(result.dbeta, dbeta_pair, dbeta_pair + pitch * run.element, pitch);
+}
+
+/// dgamma and dbeta from the partials of all blocks.
+void gather(const Run& run, std::int64_t begin, std::int64_t end) {
+  const std::int64_t blocks = run.plan.row_blocks, pitch = run.layout.pitch;
+  const BackwardProblem& p = run.plan.problem;
+  const auto store = [&](void* out, std::int64_t first_block) {
+    std::byte* to =
+        static_cast<std::byte*>(out) + begin * static_cast<std::int64_t>(size_of(p.param_dtype));
+    run.kernels.store(to, run.array(run.layout.partials, first_block) + begin * run.element, blocks,
+                      pitch, end - begin);
+  };
+  if (p.want_dgamma) store(run.buffers.dgamma, 0);
+  if (p.want_dbeta) store(run.buffers.dbeta, blocks);
+}
+
+void run_rows(const Run& run, ParallelFor parallel_for) {
+  const std::int64_t tasks = run.plan.tasks, blocks = run.plan.row_blocks;
+  parallel_for(tasks, [&](std::int64_t task) {
+    for (std::int64_t block = split(blocks, tasks, task); block < split(blocks, tasks, task + 1);
+         ++block) {
+      sum_block(run, block, task);
+    }
+  });
+  if (!run.want_sums) return;
+  // Gathering is worth waking threads for only where it reads as much as a small problem does.
+  const std::int64_t columns = run.layout.pitch / policy::sum_padding;
+  const std::int64_t bytes = 2 * blocks * run.layout.pitch * run.element;
+  const std::int64_t pieces = bytes < policy::calling_thread_bytes ? 1 : std::min(tasks, columns);
+  const auto piece = [&](std::int64_t index) {
+    gather(
+        run, split(columns, pieces, index) * policy::sum_padding,
+        std::min(split(columns, pieces, index + 1) * policy::sum_padding, run.plan.problem.cols));
+  };
+  if (pieces == 1)
+    piece(0);
+  else
+    parallel_for(pieces, piece);
+}
+
+/// The column sums of one segment, over the rows of one group after another.
+class SegmentSums {
+ public:
+  SegmentSums(const Run& run, std::int64_t segment, std::byte* local)
+      : run_(run),
+        begin_(run.arguments.segments.begin(segment)),
+        count_(run.arguments.segments.end(segment) - begin_),
+        padded_(policy::padded(count_)) {
+    const bool kept = run.layout.scratch != nullptr;
+    const std::int64_t pitch = kept ? run.layout.pitch : padded_;
+    std::byte* base = kept ? run.layout.scratch + begin_ * run.element : local;
+    for (int i = 0; i < 6; ++i) arrays_[i] = base + i * pitch * run.element;
+  }
+
+  ColumnSums before(std::int64_t row) {
+    if (!run_.want_sums) return {};
+    if (row == 0 && run_.layout.several_sums) {
+      for (int i = 2; i < 6; ++i) run_.clear(arrays_[i], padded_);
+    }
+    if (row % policy::rows_per_sum == 0) {
+      if (row > 0) compensate();
+      run_.clear(arrays_[0], padded_);
+      run_.clear(arrays_[1], padded_);
+    }
+    return {arrays_[0], arrays_[1]};
+  }
+
+  void finish() {
+    if (!run_.want_sums) return;
+    const BackwardProblem& p = run_.plan.problem;
+    if (run_.layout.several_sums) {
+      compensate();
+      run_.kernels.settle(arrays_[0], arrays_[2], arrays_[3], padded_);
+      run_.kernels.settle(arrays_[1], arrays_[4], arrays_[5], padded_);
+    }
+    const std::int64_t offset = begin_ * static_cast<std::int64_t>(size_of(p.param_dtype));
+    const auto store = [&](void* out, const std::byte* sums) {
+      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_);
+    };
+    if (p.want_dgamma) store(run_.buffers.dgamma, arrays_[0]);
+    if (p.want_dbeta) store(run_.buffers.dbeta, arrays_[1]);
+  }
+
+ private:
+  void compensate() {
+    run_.kernels.compensate(arrays_[2], arrays_[3], arrays_[0], padded_);
+    run_.kernels.compensate(arrays_[4], arrays_[5], arrays_[1], padded_);
+  }
+
+  const Run& run_;
+  std::int64_t begin_;
+  std::int64_t count_;
+  std::int64_t padded_;
+  std::byte* arrays_[6];  // plain sums of dgamma and dbeta, then high and low parts of each
+};
+
+void run_shared_rows(const Run& run, ParallelFor parallel_for) {
+  const std::int64_t rows = run.plan.problem.rows, tasks = run.plan.tasks;
+  const std::int64_t segments = run.arguments.segments.count;
+  const auto first = [&](std::int64_t task) { return split(segments, tasks, task); };
+  for (std::int64_t begin = 0; begin < rows; begin += run.layout.group) {
+    const std::int64_t end = std::min(begin + run.layout.group, rows);
+    const auto of_row = [&](std::int64_t row) {
+      return run.layout.sums + (row - begin) * segments;
+    };
+    if (run.arguments.dx) {
+      parallel_for(tasks, [&](std::int64_t task) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          run.kernels.sums(run.arguments, row, first(task), first(task + 1), of_row(row));
+        }
+      });
+      for (std::int64_t row = begin; row < end; ++row) {
+        of_row(row)[0] = run.kernels.merge(of_row(row), segments);
+      }
+    }
+    parallel_for(tasks, [&](std::int64_t task) {
+      alignas(Carver::alignment)
+          std::byte local[2 * (max_segment(DType::f32) + policy::sum_padding) * 4];
+      for (std::int64_t segment = first(task); segment < first(task + 1); ++segment) {
+        SegmentSums sums(run, segment, local);
+        for (std::int64_t row = begin; row < end; ++row) {
+          run.kernels.segment(run.arguments, row, segment, *of_row(row), sums.before(row));
+        }
+        if (end == rows) sums.finish();
+      }
+    });
+  }
+}
+
+/// No rows: the sums are zero.
+void clear_gradients(const BackwardProblem& p, const BackwardBuffers& buffers) {
+  const std::size_t bytes = static_cast<std::size_t>(p.cols) * size_of(p.param_dtype);
+  if (p.want_dgamma) std::memset(buffers.dgamma, 0, bytes);
+  if (p.want_dbeta) std::memset(buffers.dbeta, 0, bytes);
+}
+
+}  // namespace
+
+Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace workspace) {
+  return run(plan, buffers, workspace, OpenMP{plan.device.threads});
+}
+
+Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace workspace,
+           ParallelFor parallel_for) {
+  const BackwardProblem& p = plan.problem;
+  const bool from_y = p.source == Source::y;
+  if (auto status = validate(p, buffers); !status) return status;
+  if (auto status = validate(workspace, plan.workspace_bytes); !status) return status;
+  const BackwardKernels* kernels = backward_kernels(plan.device.instruction_set.highway_target,
+                                                    p.x_dtype, p.param_dtype, p.y_dtype, from_y);
+  if (!kernels)
+    return Status::invalid_argument("plan: expected the result of fusednorm::cpu::plan()");
+  const bool want_sums = p.want_dgamma || p.want_dbeta;
+  if (p.cols == 0 || (!p.want_dx && !want_sums)) return {};
+  if (p.rows == 0) {
+    clear_gradients(p, buffers);
+    return {};
+  }
+  if (from_y && p.has_gamma) {
+    if (const std::int64_t column = first_zero(buffers.gamma, p.cols, p.param_dtype); column >= 0) {
+      return Status::invalid_argument(
+          "gamma[" + std::to_string(column) +
+          "] = 0: expected no zero when source is y, for there y says nothing "
+          "of x; use source x");
+    }
+  }
+  const void* source = from_y ? buffers.y : buffers.x;
+  const BackwardArguments arguments{
+      buffers.dy, source, p.has_gamma ? buffers.gamma : nullptr,
+      from_y && p.has_beta ? buffers.beta : nullptr, buffers.mean, buffers.rstd,
+      p.want_dx ? buffers.dx : nullptr, p.cols, resolved_stride(p.dy_row_stride, p.cols),
+      resolved_stride(p.source_row_stride, p.cols), resolved_stride(p.dx_row_stride, p.cols),
+      // In place, the lines to write are in the cache already.
+      plan.streaming_stores && buffers.dx != buffers.dy && buffers.dx != source,
+      segments_of(p.cols, p.x_dtype)};
+  Carver carver(workspace.data);
+  const BackwardLayout layout(plan, carver);
+  const Run run{plan,     buffers, arguments,
+                *kernels, layout,  static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype))),
+                want_sums};
+  switch (plan.schedule) {
+    case Schedule::calling_thread:
+      run_rows(run, [](std::int64_t tasks, Task body) {
+        for (std::int64_t task = 0; task < tasks; ++task) body(task);
+      });
+      break;
+    case Schedule::rows:
+      run_rows(run, parallel_for);
+      break;
+    case Schedule::segments:
+      run_shared_rows(run, parallel_for);
+      break;
+  }
+  return {};
+}
+
+}  // namespace fusednorm::cpu

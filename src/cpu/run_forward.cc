@@ -1,0 +1,88 @@
+// Runs a forward plan: checks, then hands pieces of work to parallel_for.
+#include <algorithm>
+#include <limits>
+
+#include "cpu/layout.h"
+#include "validate.h"
+
+namespace fusednorm::cpu {
+namespace {
+
+/// The mean of no elements is 0 / 0.
+template <typename C>
+void fill_statistics(const ForwardProblem& problem, const ForwardBuffers& buffers) {
+  const C undefined = std::numeric_limits<C>::quiet_NaN();
+  if (problem.save_mean) std::fill_n(static_cast<C*>(buffers.mean), problem.rows, undefined);
+  if (problem.save_rstd) std::fill_n(static_cast<C*>(buffers.rstd), problem.rows, undefined);
+}
+
+void run_shared_rows(const ForwardPlan& plan, const ForwardArguments& arguments,
+                     const ForwardKernels& kernels, Workspace workspace, ParallelFor parallel_for) {
+  Carver carver(workspace.data);
+  const ForwardLayout layout(plan, carver);
+  const std::int64_t segments = arguments.segments.count;
+  const auto first = [&](std::int64_t task) { return split(segments, plan.tasks, task); };
+  for (std::int64_t begin = 0; begin < plan.problem.rows; begin += layout.group) {
+    const std::int64_t end = std::min(begin + layout.group, plan.problem.rows);
+    parallel_for(plan.tasks, [&](std::int64_t task) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        kernels.moments(arguments, row, first(task), first(task + 1),
+                        layout.moments + (row - begin) * segments);
+      }
+    });
+    parallel_for(plan.tasks, [&](std::int64_t task) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        kernels.normalize(arguments, row, first(task), first(task + 1),
+                          layout.moments + (row - begin) * segments);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace workspace) {
+  return run(plan, buffers, workspace, OpenMP{plan.device.threads});
+}
+
+Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace workspace,
+           ParallelFor parallel_for) {
+  const ForwardProblem& p = plan.problem;
+  if (auto status = validate(p, buffers); !status) return status;
+  if (auto status = validate(workspace, plan.workspace_bytes); !status) return status;
+  const ForwardKernels* kernels = forward_kernels(plan.device.instruction_set.highway_target,
+                                                  p.x_dtype, p.param_dtype, p.y_dtype);
+  if (!kernels)
+    return Status::invalid_argument("plan: expected the result of fusednorm::cpu::plan()");
+  if (p.rows == 0) return {};
+  if (p.cols == 0) {
+    if (compute_dtype(p.x_dtype) == DType::f64)
+      fill_statistics<double>(p, buffers);
+    else
+      fill_statistics<float>(p, buffers);
+    return {};
+  }
+  const ForwardArguments arguments{
+      buffers.x, p.has_gamma ? buffers.gamma : nullptr, p.has_beta ? buffers.beta : nullptr,
+      buffers.y, p.save_mean ? buffers.mean : nullptr, p.save_rstd ? buffers.rstd : nullptr, p.cols,
+      resolved_stride(p.x_row_stride, p.cols), resolved_stride(p.y_row_stride, p.cols), p.eps,
+      // In place, the lines to write are in the cache already.
+      plan.streaming_stores && buffers.x != buffers.y, segments_of(p.cols, p.x_dtype)};
+  switch (plan.schedule) {
+    case Schedule::calling_thread:
+      kernels->rows(arguments, 0, p.rows);
+      break;
+    case Schedule::rows:
+      parallel_for(plan.tasks, [&](std::int64_t task) {
+        kernels->rows(arguments, split(p.rows, plan.tasks, task),
+                      split(p.rows, plan.tasks, task + 1));
+      });
+      break;
+    case Schedule::segments:
+      run_shared_rows(plan, arguments, *kernels, workspace, parallel_for);
+      break;
+  }
+  return {};
+}
+
+}  // namespace fusednorm::cpu
