@@ -1,7 +1,41 @@
 """LayerNorm as functions, with the signatures of ``torch.nn.functional``."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+_operator = torch.ops.fusednorm.layer_norm
+
+
+def _check_types(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: Any) -> None:
+    """Raise the TypeError that native raises, where the dispatcher has only a RuntimeError."""
+    for name, value in (("input", input), ("weight", weight), ("bias", bias)):
+        if not isinstance(value, Tensor) and (name == "input" or value is not None):
+            raise TypeError(
+                f"layer_norm(): argument '{name}' must be a Tensor, not {type(value).__name__}"
+            )
+    if not isinstance(normalized_shape, list | tuple):
+        raise TypeError(
+            "layer_norm(): argument 'normalized_shape' must be a tuple of ints, "
+            f"not {type(normalized_shape).__name__}"
+        )
+    for size in normalized_shape:
+        if not isinstance(size, int | torch.SymInt):
+            raise TypeError(
+                "layer_norm(): argument 'normalized_shape' must be a tuple of ints, "
+                f"but holds {size!r} of type {type(size).__name__}"
+            )
+    if not isinstance(eps, int | float | torch.SymFloat):
+        raise TypeError(f"layer_norm(): argument 'eps' must be a float, not {type(eps).__name__}")
+
+
+def _call(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: Any) -> Any:
+    try:
+        return _operator(input, normalized_shape, weight, bias, eps)
+    except RuntimeError:
+        _check_types(input, normalized_shape, weight, bias, eps)
+        raise
 
 
 def layer_norm(
@@ -20,6 +54,8 @@ def layer_norm(
     >>> layer_norm(x, (3,), weight=torch.tensor([1.0, 10.0, 1.0]), eps=0.0)
     tensor([[-1.2247,  0.0000,  1.2247]])
     """
+    if not torch.jit.is_scripting():  # TorchScript knows no try
+        return _call(input, normalized_shape, weight, bias, eps)
     return torch.ops.fusednorm.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
