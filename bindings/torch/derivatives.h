@@ -62,6 +62,11 @@ Three backward_tangents(const Tensor& grad_out_tangent, const Tensor& normalized
                         const Tensor& rstd_tangent, const Tensor& weight_tangent,
                         const Tensor& grad_out, const Saved& saved, Dimensions);
 
+/// The forward pass as ATen operations, for an eps that the core refuses and PyTorch computes with:
+/// negative, infinite or NaN.
+Three forward(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps,
+              at::ScalarType compute, at::ScalarType output, Dimensions);
+
 /// Sums over everything but the row itself.
 Tensor sum_rows(const Tensor& tensor, Dimensions);
 /// Sums over a row, which stays as dimensions of size one.

@@ -11,7 +11,10 @@
 #include <c10/util/MaybeOwned.h>
 #include <c10/util/SmallVector.h>
 
+#include <cmath>
+
 #include "checks.h"
+#include "derivatives.h"
 #include "fusednorm/problem.h"
 #include "operators.h"
 
@@ -120,6 +123,11 @@ struct Kernels {
     const auto extent = extent_of(input, inner_dims);
     const auto input_type = input.scalar_type();
     const auto output_type = dtype.value_or(input_type);
+    if (!(eps >= 0) || std::isinf(eps)) {
+      return derivatives::forward(input, weight.value_or(Tensor()), bias.value_or(Tensor()), eps,
+                                  compute_type(input_type), output_type,
+                                  {static_cast<int64_t>(inner_dims)});
+    }
     const Rows x(input, inner_dims, extent);
     const Array gamma(weight);
     const Array beta(bias);

@@ -36,7 +36,9 @@ def _align(
     return parameter.reshape(parameter.shape[0], *([1] * missing), *parameter.shape[1:])
 
 
-def _check_shape(name: str, parameter: Tensor | None, dim: int | None, shape: Sequence[int]) -> None:
+def _check_shape(
+    name: str, parameter: Tensor | None, dim: int | None, shape: Sequence[int]
+) -> None:
     """Refuse what broadcasting would let through; the operator itself never sees these tensors."""
     if parameter is None:
         return
@@ -212,7 +214,13 @@ def _layer_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
     def operator(
-        dy: Tensor, x: Tensor, center: Tensor, scale: Tensor, gamma: Any, beta: Any, mask: list[bool]
+        dy: Tensor,
+        x: Tensor,
+        center: Tensor,
+        scale: Tensor,
+        gamma: Any,
+        beta: Any,
+        mask: list[bool],
     ) -> tuple[Tensor | None, ...]:
         result: tuple[Tensor | None, ...] = _ops.layer_norm_backward(
             dy, x, normalized_shape, center, scale, gamma, beta, mask

@@ -127,7 +127,9 @@ class FusedLayerNorm(Module):
 
     def extra_repr(self) -> str:
         """Describe the module as apex does."""
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
 
 
 class MixedFusedLayerNorm(FusedLayerNorm):
@@ -154,5 +156,11 @@ class MixedFusedLayerNorm(FusedLayerNorm):
         """Normalise ``input``; the result has the dtype of the parameters."""
         dtype = None if self.weight is None else self.weight.dtype
         return _normalize(
-            input, self.weight, self.bias, self.normalized_shape, self.eps, self.memory_efficient, dtype
+            input,
+            self.weight,
+            self.bias,
+            self.normalized_shape,
+            self.eps,
+            self.memory_efficient,
+            dtype,
         )

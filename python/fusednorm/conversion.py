@@ -15,7 +15,10 @@ Model = TypeVar("Model", bound=Module)
 # deepcopy and pickling, and no part of state_dict.
 _ORIGINAL = "_fusednorm_converted_from"
 
-_APEX = {"FusedLayerNorm": apex.FusedLayerNorm, "MixedFusedLayerNorm": apex.MixedFusedLayerNorm}
+_APEX: dict[str, type[Module]] = {
+    "FusedLayerNorm": apex.FusedLayerNorm,
+    "MixedFusedLayerNorm": apex.MixedFusedLayerNorm,
+}
 
 
 def _fused_class(kind: type[Module]) -> type[Module] | None:

@@ -1,6 +1,6 @@
 """LayerNorm as a module, in the place of ``torch.nn.LayerNorm``."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,12 +18,15 @@ class LayerNorm(NativeLayerNorm):
 
     >>> norm = LayerNorm((4, 8), bias=False)
     >>> norm
-    LayerNorm((4, 8), eps=1e-05, elementwise_affine=True)
+    LayerNorm((4, 8), eps=1e-05, elementwise_affine=True, bias=False)
     >>> norm(torch.zeros(2, 4, 8)).sum().item()
     0.0
     """
 
-    __constants__: ClassVar[list[str]] = [*NativeLayerNorm.__constants__, "memory_efficient"]
+    __constants__ = [  # noqa: RUF012  (TorchScript reads it)
+        *NativeLayerNorm.__constants__,
+        "memory_efficient",
+    ]
 
     # On the class, so that modules that convert() or an old pickle brought here have it.
     memory_efficient: bool = False

@@ -1,15 +1,17 @@
 """LayerNorm by the formula in f64, and how far from it a dtype may be.
 
-Tolerances. The operators read x, weight and bias as they are (no error), compute in c = f32 (f64 for
-f64 inputs) and round once, at the store. So an element differs from the formula by at most
+Tolerances. The operators read x, weight and bias as they are (no error), compute in c = f32 (f64
+for f64 inputs) and round once, at the store. So an element differs from the formula by at most
 
     u |value|                 u: half a unit in the last place of the stored dtype
   + steps * eps(c) * scale    the arithmetic before it
 
-`steps` counts roundings on the longest path: mean, variance and the affine step are ~10 operations, and
-a sum of n terms in a fixed tree of eight or more lanes adds about log2(n) + n / 2^k for small k; 64 covers
-rows of up to 64k elements. `scale` is the size of the terms that were added: for y |h w| + |b|, for dx
-rstd (|g| + <|g|> + |h| <|g h|>), for dweight sum |dy h|, for dbias sum |dy|.
+`steps` counts roundings on the longest path: mean, variance and the affine step are ~10 operations,
+and the sums, in fixed segments merged in a tree, have errors that grow with log2(n) at random signs
+and are bounded by the segment's length over its lanes; 64 covers rows of up to 64k elements.
+`scale` is the size of the terms that were added: for y |h w| + |x| rstd |w| + |b|
+(x - mean cancels), for dx rstd (|g| + <|g|> + |h| <|g h|>), for dweight sum |dy h|, for dbias sum |dy|; what h lost to
+the cancellation in x - mean counts in each.
 """
 
 from dataclasses import dataclass
@@ -41,14 +43,15 @@ def _double(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.detach().double().cpu()
 
 
-def forward(x: Tensor, inner: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Expected:
-    h, _ = normalized(x, inner, eps)
+def forward(
+    x: Tensor, inner: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Expected:
+    h, rstd = normalized(x, inner, eps)
     w, b = _double(weight), _double(bias)
     value = h if w is None else h * w
     scale = value.abs()
-    # |x - mean| is known to eps(c) times the larger of |x| and |mean|
-    centred = (x.detach().double().cpu() - h * 0).abs() * normalized(x, inner, eps)[1]
-    scale = scale + (centred if w is None else centred * w.abs())
+    cancelled = x.detach().double().cpu().abs() * rstd
+    scale = scale + (cancelled if w is None else cancelled * w.abs())
     if b is not None:
         value, scale = value + b, scale + b.abs()
     return Expected(value, scale)

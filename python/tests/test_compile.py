@@ -1,4 +1,4 @@
-"""torch.compile, torch.export and AOTInductor: one graph, dynamic shapes, the bits of eager mode."""
+"""torch.compile, torch.export and AOTInductor: one graph, dynamic shapes, eager's results."""
 
 import fusednorm
 import pytest

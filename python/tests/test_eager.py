@@ -83,7 +83,7 @@ def test_only_the_gradients_that_are_asked_for(wanted):
             assert leaf.grad is None
 
 
-# How a [4, 6, 32] view lies in memory. The first group has one stride between rows and is not copied.
+# How a [4, 6, 32] view lies in memory. Those with one stride between rows are not copied.
 LAYOUTS = {
     "row-strided: a slice of columns": lambda: torch.randn(4, 6, 80)[..., 16:48],
     "row-strided: every third row": lambda: torch.randn(4, 18, 32)[:, ::3],

@@ -14,11 +14,17 @@ CASES = {
     "shape does not match": (lambda f: f(x, (3,)), ["normalized_shape=[3]", "[2, 4]"]),
     "shape too long": (lambda f: f(x, (1, 2, 4)), ["normalized_shape=[1, 2, 4]", "[2, 4]"]),
     "empty shape": (lambda f: f(x, ()), ["normalized_shape", "at least 1"]),
-    "zero-dimensional input": (lambda f: f(torch.tensor(1.0), (1,)), ["normalized_shape=[1]", "[]"]),
+    "zero-dimensional input": (
+        lambda f: f(torch.tensor(1.0), (1,)),
+        ["normalized_shape=[1]", "[]"],
+    ),
     "weight of another shape": (lambda f: f(x, (4,), torch.ones(5)), ["weight", "[5]", "[4]"]),
     "bias of another shape": (lambda f: f(x, (4,), w, torch.ones(2, 2)), ["bias", "[2, 2]", "[4]"]),
     "weight of another dtype": (lambda f: f(x, (4,), w.double()), ["weight", "Double", "Float"]),
-    "bias of another dtype": (lambda f: f(x, (4,), None, w.bfloat16()), ["bias", "BFloat16", "Float"]),
+    "bias of another dtype": (
+        lambda f: f(x, (4,), None, w.bfloat16()),
+        ["bias", "BFloat16", "Float"],
+    ),
     "weight and bias disagree": (
         lambda f: f(x.bfloat16(), (4,), w, w.bfloat16()),
         ["weight", "bias", "Float", "BFloat16"],
@@ -33,7 +39,10 @@ CASES = {
     "complex numbers": (lambda f: f(x.to(torch.complex64), (4,)), ["input", "ComplexFloat"]),
     "meta integers": (lambda f: f(x.long().to("meta"), (4,)), ["input", "Long"]),
     "sparse input": (lambda f: f(x.to_sparse(), (4,)), ["input", "Sparse", "dense"]),
-    "compressed sparse input": (lambda f: f(x.to_sparse_csr(), (4,)), ["input", "SparseCsr", "dense"]),
+    "compressed sparse input": (
+        lambda f: f(x.to_sparse_csr(), (4,)),
+        ["input", "SparseCsr", "dense"],
+    ),
     "sparse weight": (lambda f: f(x, (4,), w.to_sparse()), ["weight", "Sparse", "dense"]),
     "quantised input": (
         lambda f: f(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), (4,)),

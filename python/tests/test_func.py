@@ -48,8 +48,10 @@ def test_vmap_and_vmap_of_grad(function, batched):
     """Any subset of input, weight and bias batched, in any position."""
 
     def make(shape, dim):
-        return (torch.rand(shape, **DOUBLE) + 0.5) if dim is None else torch.stack(
-            [torch.rand(shape, **DOUBLE) + 0.5 for _ in range(4)], dim
+        return (
+            (torch.rand(shape, **DOUBLE) + 0.5)
+            if dim is None
+            else torch.stack([torch.rand(shape, **DOUBLE) + 0.5 for _ in range(4)], dim)
         )
 
     x, w, b = make((3, 6), batched[0]), make((6,), batched[1]), make((6,), batched[2])

@@ -15,7 +15,11 @@ def arguments(which, shape=(3, 4, 5), inner=2):
 
     x = make(shape)
     # Away from zero: the memory-efficient form divides by it.
-    w = (torch.rand(shape[-inner:], dtype=torch.double) + 0.5).requires_grad_() if "w" in which else None
+    w = (
+        (torch.rand(shape[-inner:], dtype=torch.double) + 0.5).requires_grad_()
+        if "w" in which
+        else None
+    )
     return x, list(shape[-inner:]), w, make(shape[-inner:]) if "b" in which else None
 
 

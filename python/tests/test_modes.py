@@ -1,4 +1,4 @@
-"""The modes that PyTorch can be in: autocast, checkpointing, inference, fake tensors, determinism."""
+"""The modes of PyTorch: autocast, checkpointing, inference, fake tensors, determinism."""
 
 import fusednorm
 import pytest
@@ -84,7 +84,7 @@ def test_meta_device_module():
 
 
 def test_deterministic_algorithms():
-    """Allowed (no alert), and the same bits twice, with memory that deterministic mode has filled."""
+    """Allowed (no alert), and the same bits, also in memory that deterministic mode has filled."""
     x = torch.randn(3000, 257)
     dy = torch.randn_like(x)
     norm = fusednorm.LayerNorm(257)

@@ -136,7 +136,9 @@ def test_convert_leaves_other_classes_alone():
     patched = torch.nn.LayerNorm(4)
     patched.forward = lambda x: x
     own = fusednorm.LayerNorm(4)
-    model = fusednorm.convert(torch.nn.Sequential(Custom(4), patched, own, torch.nn.GroupNorm(1, 4)))
+    model = fusednorm.convert(
+        torch.nn.Sequential(Custom(4), patched, own, torch.nn.GroupNorm(1, 4))
+    )
     assert type(model[0]) is Custom
     assert type(model[1]) is torch.nn.LayerNorm
     fusednorm.revert(model)

@@ -1,4 +1,4 @@
-"""torch.library.opcheck on every operator: schema, autograd registration, fake tensors, AOT dispatch."""
+"""torch.library.opcheck on every operator: schema, autograd, fake tensors, AOT dispatch."""
 
 import pytest
 import torch
@@ -24,7 +24,10 @@ def forward_calls():
             OPS.layer_norm_memory_efficient_forward.default,
             (leaves[0], [8], leaves[1], leaves[2], 1e-5),
         )
-    yield OPS.layer_norm_forward.default, (torch.randn(2, 8).half(), [8], None, None, 0.1, torch.float)
+    yield (
+        OPS.layer_norm_forward.default,
+        (torch.randn(2, 8).half(), [8], None, None, 0.1, torch.float),
+    )
 
 
 def backward_calls():

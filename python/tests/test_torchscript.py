@@ -92,9 +92,7 @@ def test_training_in_a_cpp_program(tmp_path):
         check=True,
         capture_output=True,
     )
-    subprocess.run(
-        ["cmake", "--build", str(tmp_path / "build")], check=True, capture_output=True
-    )
+    subprocess.run(["cmake", "--build", str(tmp_path / "build")], check=True, capture_output=True)
     program = str(tmp_path / "build" / "train")
     libraries = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
     assert "libpython" not in libraries

@@ -20,9 +20,9 @@ double step(torch::jit::Module& module, const at::Tensor& x, const at::Tensor& t
 
 bool operator_has_gradients() {
   const auto x = torch::randn({3, 8}, at::requires_grad());
-  using Signature = at::Tensor(const at::Tensor&, c10::SymIntArrayRef,
-                               const std::optional<at::Tensor>&, const std::optional<at::Tensor>&,
-                               double);
+  using Signature =
+      at::Tensor(const at::Tensor&, c10::SymIntArrayRef, const std::optional<at::Tensor>&,
+                 const std::optional<at::Tensor>&, double);
   const auto layer_norm = c10::Dispatcher::singleton()
                               .findSchemaOrThrow("fusednorm::layer_norm", "")
                               .typed<Signature>();
