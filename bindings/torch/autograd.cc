@@ -26,11 +26,13 @@ struct FusedLayerNormBackward : public torch::autograd::TraceableFunction {
     const auto kept = kept_.unpack(source == Source::y ? self : nullptr);
     const auto weight = weight_.unpack();
     const auto bias = bias_.unpack();
-    const auto rstd = rstd_.unpack(self);
-    const auto mean = source == Source::x ? mean_.unpack(self) : Tensor();
+    const auto [mean, rstd] = unpack_statistics(self);
     const auto& grad_out = gradients[0];
-    const auto grad_mean = source == Source::x ? gradients[1] : Tensor();
-    const auto& grad_rstd = gradients[source == Source::x ? 2 : 1];
+    const auto gradient = [&](size_t slot) {
+      return slot < gradients.size() ? gradients[slot] : Tensor();
+    };
+    const auto grad_mean = source == Source::x ? gradient(1) : Tensor();
+    const auto grad_rstd = gradient(source == Source::x ? 2 : 1);
 
     Three result;
     if (grad_out.defined()) {
@@ -61,6 +63,7 @@ struct FusedLayerNormBackward : public torch::autograd::TraceableFunction {
   }
 
   Source source = Source::x;
+  bool statistics_are_outputs = true;
   at::ScalarType input_type = at::kFloat;
   std::vector<c10::SymInt> normalized_shape;
   SavedVariable kept_;  // the input, or the output
@@ -68,13 +71,36 @@ struct FusedLayerNormBackward : public torch::autograd::TraceableFunction {
   SavedVariable bias_;
   SavedVariable mean_;
   SavedVariable rstd_;
+
+ private:
+  /// With their history, for second derivatives. Where the caller never saw mean and rstd they were
+  /// saved without one, which is most of the time all that is needed and costs less; a graph of the
+  /// backward pass then makes them outputs 1 and 2 of this node after all.
+  std::tuple<Tensor, Tensor> unpack_statistics(const c10::intrusive_ptr<Node>& self) {
+    if (statistics_are_outputs) {
+      return {source == Source::x ? mean_.unpack(self) : Tensor(), rstd_.unpack(self)};
+    }
+    const auto mean = mean_.unpack();
+    const auto rstd = rstd_.unpack();
+    if (!c10::GradMode::is_enabled()) return {mean, rstd};
+    if (num_inputs() == 1) {
+      add_input_metadata(mean);
+      add_input_metadata(rstd);
+    }
+    const auto as_output = [&](const Tensor& saved, uint32_t slot) {
+      auto output = saved.detach();  // leaves the tangent behind
+      torch::autograd::impl::set_gradient_edge(output, {self, slot});
+      set_tangent(output, tangent(saved));
+      return output;
+    };
+    return {as_output(mean, 1), as_output(rstd, 2)};
+  }
 };
 
-/// The node before the operator runs; null where nothing asks for a gradient.
+/// The node before the operator runs.
 c10::intrusive_ptr<FusedLayerNormBackward> make_node(Source source, const Tensor& input,
                                                      Shape normalized_shape, const Optional& weight,
                                                      const Optional& bias) {
-  if (!torch::autograd::compute_requires_grad(input, weight, bias)) return {};
   auto node = c10::make_intrusive<FusedLayerNormBackward>();
   node->set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
   node->source = source;
@@ -86,10 +112,16 @@ c10::intrusive_ptr<FusedLayerNormBackward> make_node(Source source, const Tensor
   return node;
 }
 
-bool has_tangent(const Tensor& input, const Optional& weight, const Optional& bias) {
-  return torch::autograd::isFwGradDefined(input) || torch::autograd::isFwGradDefined(weight) ||
-         torch::autograd::isFwGradDefined(bias);
-}
+/// What this call has to be recorded for.
+struct Recording {
+  Recording(const Tensor& input, const Optional& weight, const Optional& bias)
+      : gradient(torch::autograd::compute_requires_grad(input, weight, bias)),
+        tangent(torch::autograd::isFwGradDefined(input) ||
+                torch::autograd::isFwGradDefined(weight) ||
+                torch::autograd::isFwGradDefined(bias)) {}
+  bool gradient;
+  bool tangent;
+};
 
 /// Sets the tangents of the outputs. mean may be undefined: the memory-efficient pair has none, and
 /// then h is known from y only where no weight is zero, so the mean is taken again.
@@ -111,11 +143,11 @@ void set_tangents(const Tensor& input, size_t inner_dims, const Optional& weight
   set_tangent(rstd, tangents.rstd);
 }
 
-}  // namespace
-
-Three forward(c10::DispatchKeySet keys, const Tensor& input, Shape normalized_shape,
-              const Optional& weight, const Optional& bias, double eps, Dtype dtype) {
-  auto node = make_node(Source::x, input, normalized_shape, weight, bias);
+Three record_forward(c10::DispatchKeySet keys, const Recording& recording, bool return_statistics,
+                     const Tensor& input, Shape normalized_shape, const Optional& weight,
+                     const Optional& bias, double eps, Dtype dtype) {
+  c10::intrusive_ptr<FusedLayerNormBackward> node;
+  if (recording.gradient) node = make_node(Source::x, input, normalized_shape, weight, bias);
   auto result = [&] {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return forward_handle().redispatch(keys & c10::after_autograd_keyset, input, normalized_shape,
@@ -124,22 +156,35 @@ Three forward(c10::DispatchKeySet keys, const Tensor& input, Shape normalized_sh
   const auto& [y, mean, rstd] = result;
   if (node) {
     torch::autograd::set_history(y, node);
-    torch::autograd::set_history(mean, node);
-    torch::autograd::set_history(rstd, node);
+    if (return_statistics) {
+      torch::autograd::set_history(mean, node);
+      torch::autograd::set_history(rstd, node);
+    }
   }
-  if (has_tangent(input, weight, bias)) {
+  if (recording.tangent) {
     set_tangents(input, normalized_shape.size(), weight, bias, y, mean, rstd);
   }
   if (node) {  // last, so that what is saved carries its tangent: forward over reverse needs it
-    node->mean_ = SavedVariable(mean, /*is_output=*/true);
-    node->rstd_ = SavedVariable(rstd, /*is_output=*/true);
+    node->statistics_are_outputs = return_statistics;
+    node->mean_ = SavedVariable(mean, /*is_output=*/return_statistics);
+    node->rstd_ = SavedVariable(rstd, /*is_output=*/return_statistics);
   }
   return result;
 }
 
+}  // namespace
+
+Three forward(c10::DispatchKeySet keys, const Tensor& input, Shape normalized_shape,
+              const Optional& weight, const Optional& bias, double eps, Dtype dtype) {
+  return record_forward(keys, Recording(input, weight, bias), /*return_statistics=*/true, input,
+                        normalized_shape, weight, bias, eps, dtype);
+}
+
 Two efficient_forward(c10::DispatchKeySet keys, const Tensor& input, Shape normalized_shape,
                       const Optional& weight, const Optional& bias, double eps, Dtype dtype) {
-  auto node = make_node(Source::y, input, normalized_shape, weight, bias);
+  const Recording recording(input, weight, bias);
+  c10::intrusive_ptr<FusedLayerNormBackward> node;
+  if (recording.gradient) node = make_node(Source::y, input, normalized_shape, weight, bias);
   auto result = [&] {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return efficient_forward_handle().redispatch(keys & c10::after_autograd_keyset, input,
@@ -150,7 +195,7 @@ Two efficient_forward(c10::DispatchKeySet keys, const Tensor& input, Shape norma
     torch::autograd::set_history(y, node);
     torch::autograd::set_history(rstd, node);
   }
-  if (has_tangent(input, weight, bias)) {
+  if (recording.tangent) {
     set_tangents(input, normalized_shape.size(), weight, bias, y, Tensor(), rstd);
   }
   if (node) {
@@ -163,9 +208,10 @@ Two efficient_forward(c10::DispatchKeySet keys, const Tensor& input, Shape norma
 Tensor layer_norm(c10::DispatchKeySet keys, const Tensor& input, Shape normalized_shape,
                   const Optional& weight, const Optional& bias, double eps) {
   // Statistics are computed only where a derivative will want them.
-  if (torch::autograd::compute_requires_grad(input, weight, bias) ||
-      has_tangent(input, weight, bias)) {
-    return std::get<0>(forward(keys, input, normalized_shape, weight, bias, eps, std::nullopt));
+  const Recording recording(input, weight, bias);
+  if (recording.gradient || recording.tangent) {
+    return std::get<0>(record_forward(keys, recording, /*return_statistics=*/false, input,
+                                      normalized_shape, weight, bias, eps, std::nullopt));
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
   return layer_norm_handle().redispatch(keys & c10::after_autograd_keyset, input, normalized_shape,

@@ -120,13 +120,13 @@ Three differentiate(const Arguments& arguments, Redispatch redispatch) {
     torch::autograd::set_history(std::get<1>(result), node);
     torch::autograd::set_history(std::get<2>(result), node);
   }
-  const auto weight_value = value_of(weight);
-  const auto bias_value = value_of(bias);
-  bool any = false;
-  for (const auto* tensor : {&grad_out, &kept, &mean, &rstd, &weight_value, &bias_value}) {
+  bool any = torch::autograd::isFwGradDefined(weight) || torch::autograd::isFwGradDefined(bias);
+  for (const auto* tensor : {&grad_out, &kept, &mean, &rstd}) {
     any = any || torch::autograd::isFwGradDefined(*tensor);
   }
   if (any) {
+    const auto weight_value = value_of(weight);
+    const auto bias_value = value_of(bias);
     const auto compute = rstd.scalar_type();
     const auto saved = saved_values(source, primal(kept), primal(mean), primal(rstd),
                                     primal(weight_value), primal(bias_value));

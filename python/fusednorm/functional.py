@@ -4,8 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.jit._builtins import _register_builtin
 
-_operator = torch.ops.fusednorm.layer_norm
+_operator = torch.ops.fusednorm.layer_norm  # looked up once: it is most of a tiny call
 
 
 def _check_types(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: Any) -> None:
@@ -30,14 +31,6 @@ def _check_types(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps:
         raise TypeError(f"layer_norm(): argument 'eps' must be a float, not {type(eps).__name__}")
 
 
-def _call(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: Any) -> Any:
-    try:
-        return _operator(input, normalized_shape, weight, bias, eps)
-    except RuntimeError:
-        _check_types(input, normalized_shape, weight, bias, eps)
-        raise
-
-
 def layer_norm(
     input: Tensor,
     normalized_shape: list[int],
@@ -54,9 +47,15 @@ def layer_norm(
     >>> layer_norm(x, (3,), weight=torch.tensor([1.0, 10.0, 1.0]), eps=0.0)
     tensor([[-1.2247,  0.0000,  1.2247]])
     """
-    if not torch.jit.is_scripting():  # TorchScript knows no try
-        return _call(input, normalized_shape, weight, bias, eps)
-    return torch.ops.fusednorm.layer_norm(input, normalized_shape, weight, bias, eps)
+    try:
+        return _operator(input, normalized_shape, weight, bias, eps)
+    except RuntimeError:
+        _check_types(input, normalized_shape, weight, bias, eps)
+        raise
+
+
+# TorchScript knows no try: there the function is the operator itself.
+_register_builtin(layer_norm, "fusednorm::layer_norm")
 
 
 def memory_efficient_layer_norm(

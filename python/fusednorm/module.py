@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import LayerNorm as NativeLayerNorm
 
+_operator = torch.ops.fusednorm.layer_norm
+_memory_efficient_operator = torch.ops.fusednorm.layer_norm_memory_efficient_forward
+
 
 class LayerNorm(NativeLayerNorm):
     """``torch.nn.LayerNorm`` on the fused operator.
@@ -47,12 +50,10 @@ class LayerNorm(NativeLayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Normalise ``input`` over its last dimensions."""
         if self.memory_efficient:
-            return torch.ops.fusednorm.layer_norm_memory_efficient_forward(
+            return _memory_efficient_operator(
                 input, self.normalized_shape, self.weight, self.bias, self.eps
             )[0]
-        return torch.ops.fusednorm.layer_norm(
-            input, self.normalized_shape, self.weight, self.bias, self.eps
-        )
+        return _operator(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """Describe the module as ``torch.nn.LayerNorm`` does; name ``memory_efficient`` if set."""

@@ -9,9 +9,9 @@ for f64 inputs) and round once, at the store. So an element differs from the for
 `steps` counts roundings on the longest path: mean, variance and the affine step are ~10 operations,
 and the sums, in fixed segments merged in a tree, have errors that grow with log2(n) at random signs
 and are bounded by the segment's length over its lanes; 64 covers rows of up to 64k elements.
-`scale` is the size of the terms that were added: for y |h w| + |x| rstd |w| + |b|
-(x - mean cancels), for dx rstd (|g| + <|g|> + |h| <|g h|>), for dweight sum |dy h|, for dbias sum |dy|; what h lost to
-the cancellation in x - mean counts in each.
+`scale` is the size of the terms that were added: for y |h w| + |x| rstd |w| + |b| (x - mean
+cancels), for dx rstd (|g| + <|g|> + |h| <|g h|>), for dweight sum |dy h|, for dbias sum |dy|; what
+h lost to the cancellation in x - mean counts in each.
 """
 
 from dataclasses import dataclass
