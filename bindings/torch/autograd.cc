@@ -88,7 +88,8 @@ struct FusedLayerNormBackward : public torch::autograd::TraceableFunction {
       add_input_metadata(rstd);
     }
     const auto as_output = [&](const Tensor& saved, uint32_t slot) {
-      auto output = saved.detach();  // leaves the tangent behind
+      // Not detach(): that would drop tangents, also those of an outer torch.func transform.
+      auto output = saved.tensor_data();
       torch::autograd::impl::set_gradient_edge(output, {self, slot});
       set_tangent(output, tangent(saved));
       return output;
