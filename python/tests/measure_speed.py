@@ -17,9 +17,10 @@ import sys
 import time
 from collections.abc import Callable
 
-import fusednorm
 import torch
 import torch.nn.functional as F
+
+import fusednorm
 
 SHAPES = [(16384, 768), (4096, 4096), (65536, 256), (512, 32768)]
 OPS = torch.ops.fusednorm

@@ -1,8 +1,9 @@
 """torch.compile, torch.export and AOTInductor: one graph, dynamic shapes, eager's results."""
 
-import fusednorm
 import pytest
 import torch
+
+import fusednorm
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

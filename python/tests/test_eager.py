@@ -1,9 +1,10 @@
 """Eager mode: values, gradients, layouts and dtypes against the formula in f64."""
 
-import fusednorm
 import pytest
-import reference
 import torch
+
+import fusednorm
+import reference
 
 OPS = torch.ops.fusednorm
 

@@ -3,9 +3,10 @@
 import subprocess
 import sys
 
-import fusednorm
 import pytest
 import torch
+
+import fusednorm
 
 x, w = torch.randn(2, 4), torch.ones(4)
 

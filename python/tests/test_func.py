@@ -2,10 +2,11 @@
 
 import itertools
 
-import fusednorm
 import pytest
 import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import fusednorm
 
 OPS = torch.ops.fusednorm
 native = torch.nn.functional.layer_norm

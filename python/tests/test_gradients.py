@@ -1,9 +1,10 @@
 """Derivatives of first and second order, reverse and forward mode, against finite differences."""
 
-import fusednorm
 import pytest
 import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+import fusednorm
 
 OPS = torch.ops.fusednorm
 PRESENT = ["", "w", "b", "wb"]

@@ -2,10 +2,11 @@
 
 import copy
 
-import fusednorm
 import pytest
 import torch
 import transformers
+
+import fusednorm
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SMALL = {

@@ -1,10 +1,11 @@
 """The modes of PyTorch: autocast, checkpointing, inference, fake tensors, determinism."""
 
-import fusednorm
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
+
+import fusednorm
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -7,11 +7,12 @@ import pickle
 import sys
 import types
 
-import fusednorm
-import fusednorm.apex
 import pytest
 import torch
 from torch.nn.utils import parametrize
+
+import fusednorm
+import fusednorm.apex
 
 CONSTRUCTIONS = [
     ((8,), {}),

@@ -4,10 +4,11 @@ import re
 import shutil
 import subprocess
 
-import fusednorm
-import fusednorm._load
 import pytest
 import torch
+
+import fusednorm
+import fusednorm._load
 
 # Mutable symbols that may be there, and why each is no state of a computation.
 ALLOWED = {

@@ -4,9 +4,10 @@ import doctest
 import importlib
 import importlib.resources
 
-import fusednorm
 import pytest
 import torch
+
+import fusednorm
 
 MODULES = ["", ".functional", ".module", ".conversion", ".apex", "._load"]
 

@@ -1,12 +1,13 @@
 """PyTorch's own samples for layer_norm, from torch.testing._internal, against ours."""
 
-import fusednorm
 import numpy as np
 import pytest
-import reference
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import SampleInput
+
+import fusednorm
+import reference
 
 OPINFO = next(op for op in op_db if op.name == "nn.functional.layer_norm")
 NATIVE = next(op for op in op_db if op.name == "native_layer_norm")

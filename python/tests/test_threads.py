@@ -2,8 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import fusednorm
 import torch
+
+import fusednorm
 
 SHAPES = [(2, 4), (300, 768), (5, 40000), (4000, 64)]
 

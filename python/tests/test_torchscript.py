@@ -5,10 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import fusednorm
-import fusednorm._load
 import pytest
 import torch
+
+import fusednorm
+import fusednorm._load
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
