@@ -9,7 +9,7 @@ import torch
 
 import fusednorm
 
-MODULES = ["", ".functional", ".module", ".conversion", ".apex", "._load"]
+MODULES = ["", ".functional", ".module", ".conversion", ".apex", ".distributed", "._load"]
 
 
 @pytest.mark.parametrize("name", MODULES)
