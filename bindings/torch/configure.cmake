@@ -6,7 +6,6 @@
 #   FUSEDNORM_CUDA=ON | OFF        as it says; ON fails where nvcc is missing
 #   FUSEDNORM_CUDA_ARCHITECTURES   "80;90" say; default: the GPUs of this machine, else all that
 #                                  the library knows
-include(CheckLanguage)
 include(${CMAKE_CURRENT_LIST_DIR}/Torch.cmake)
 
 set(known_architectures 75 80 86 89 90 100 120)
@@ -21,9 +20,10 @@ if(NOT wish STREQUAL "OFF" AND NOT wish STREQUAL "0")
   if(FUSEDNORM_TORCH_CUDA STREQUAL "None")
     set(missing "torch ${FUSEDNORM_TORCH_VERSION} is a build without CUDA")
   else()
-    check_language(CUDA)
-    if(NOT CMAKE_CUDA_COMPILER)
-      set(missing "no nvcc was found (set CUDACXX, or put it on PATH)")
+    # As cmake/Cuda.cmake looks for it.
+    find_program(FUSEDNORM_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    if(NOT FUSEDNORM_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+      set(missing "no nvcc was found (put it on PATH, or set CUDA_HOME or CUDACXX)")
     endif()
   endif()
   if(NOT missing AND NOT architectures)
