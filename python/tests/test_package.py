@@ -3,6 +3,11 @@
 import doctest
 import importlib
 import importlib.resources
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,3 +32,33 @@ def test_types_are_shipped():
 def test_every_public_name_is_documented():
     for name in fusednorm.__all__:
         assert getattr(fusednorm, name).__doc__
+
+
+@pytest.mark.parametrize("wish", ["AUTO", "ON"])
+def test_a_source_tree_without_nvcc_builds_the_cpu_half_and_says_so(wish, tmp_path):
+    """AUTO warns and goes on; ON stops. Configures only: nothing is compiled."""
+    tools = ("cmake", "ninja", "c++")
+    assert all(map(shutil.which, tools)), f"this test configures a build: it needs {tools}"
+    nvcc = shutil.which("nvcc")
+    hidden = ["/usr/local/cuda/bin", *([str(Path(nvcc).parent)] if nvcc else [])]
+    settings = {
+        "CMAKE_PROJECT_fusednorm_INCLUDE": "bindings/torch/configure.cmake",
+        "FUSEDNORM_TORCH": "ON",
+        "FUSEDNORM_BENCH": "OFF",
+        "FUSEDNORM_INSTALL": "OFF",
+        "FUSEDNORM_CUDA": wish,
+        "CMAKE_IGNORE_PATH": ";".join(hidden),
+        "Python_EXECUTABLE": sys.executable,
+    }
+    result = subprocess.run(
+        ["cmake", "-S", Path(__file__).parents[2], "-B", tmp_path, "-G", "Ninja"]
+        + [f"-D{name}={value}" for name, value in settings.items()],
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if not k.startswith("CUDA")},
+    )
+    said = " ".join((result.stdout + result.stderr).split())
+    missing = "is a build without CUDA" if torch.version.cuda is None else "no nvcc was found"
+    assert missing in said
+    assert (result.returncode == 0) == (wish == "AUTO"), said
+    assert ("building the CPU operators only" in said) == (wish == "AUTO")
