@@ -39,8 +39,8 @@ def test_a_source_tree_without_nvcc_builds_the_cpu_half_and_says_so(wish, tmp_pa
     """AUTO warns and goes on; ON stops. Configures only: nothing is compiled."""
     tools = ("cmake", "ninja", "c++")
     assert all(map(shutil.which, tools)), f"this test configures a build: it needs {tools}"
-    nvcc = shutil.which("nvcc")
-    hidden = ["/usr/local/cuda/bin", *([str(Path(nvcc).parent)] if nvcc else [])]
+    places = {*os.environ["PATH"].split(os.pathsep), "/usr/local/bin", "/usr/local/cuda/bin"}
+    hidden = sorted(place for place in places if (Path(place) / "nvcc").exists())
     settings = {
         "CMAKE_PROJECT_fusednorm_INCLUDE": "bindings/torch/configure.cmake",
         "FUSEDNORM_TORCH": "ON",
@@ -48,6 +48,7 @@ def test_a_source_tree_without_nvcc_builds_the_cpu_half_and_says_so(wish, tmp_pa
         "FUSEDNORM_INSTALL": "OFF",
         "FUSEDNORM_CUDA": wish,
         "CMAKE_IGNORE_PATH": ";".join(hidden),
+        "CMAKE_MAKE_PROGRAM": shutil.which("ninja"),
         "Python_EXECUTABLE": sys.executable,
     }
     result = subprocess.run(
