@@ -20,7 +20,7 @@ ALLOWED = {
     r"(c10|at|torch|caffe2|nlohmann|fmt)::.*": "of PyTorch's headers",
     r"typeinfo .*|vtable .*|VTT .*|construction vtable.*": "written by the loader alone",
     r"DW\.ref\..*|.*_array_entry": "exceptions and start-up: the compiler's own",
-    r"__device_stub__.*::__(handle|tmp)": "nvcc's own: a kernel's entry in CUDA's runtime, set once",
+    r"__device_stub__.*::__(handle|tmp)": "nvcc's own: a kernel's entry in the runtime, set once",
     r"__cudaFatCubinHandle|__fatDeviceText": "nvcc's own: registration when the library is loaded",
     r"__dso_handle|_edata|_end|__bss_start|completed\.0|__TMC_END__": "the linker's own",
     r"hwy::.*": "Highway's table of instruction sets, found once",
