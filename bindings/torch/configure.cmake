@@ -1,0 +1,58 @@
+# Settles what `pip install .` builds, before the project's own options are read: pyproject.toml
+# hands this file to CMake as CMAKE_PROJECT_fusednorm_INCLUDE.
+#
+#   FUSEDNORM_CUDA=AUTO (default)  with CUDA where nvcc, a torch with CUDA and a GPU (or
+#                                  FUSEDNORM_CUDA_ARCHITECTURES) are there; without it otherwise
+#   FUSEDNORM_CUDA=ON | OFF        as it says; ON fails where nvcc is missing
+#   FUSEDNORM_CUDA_ARCHITECTURES   "80;90" say; default: the GPUs of this machine, else all that
+#                                  the library knows
+include(${CMAKE_CURRENT_LIST_DIR}/Torch.cmake)
+
+set(known_architectures 75 80 86 89 90 100 120)
+set(architectures "${FUSEDNORM_CUDA_ARCHITECTURES}")
+string(REPLACE "," ";" architectures "${architectures}")
+string(TOUPPER "${FUSEDNORM_CUDA}" wish)
+if(wish STREQUAL "" OR NOT DEFINED FUSEDNORM_CUDA)
+  set(wish AUTO)
+endif()
+
+if(NOT wish STREQUAL "OFF" AND NOT wish STREQUAL "0")
+  if(FUSEDNORM_TORCH_CUDA STREQUAL "None")
+    set(missing "torch ${FUSEDNORM_TORCH_VERSION} is a build without CUDA")
+  else()
+    # As cmake/Cuda.cmake looks for it.
+    find_program(FUSEDNORM_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    if(NOT FUSEDNORM_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+      set(missing "no nvcc was found (put it on PATH, or set CUDA_HOME or CUDACXX)")
+    endif()
+  endif()
+  if(NOT missing AND NOT architectures)
+    execute_process(
+      COMMAND ${Python_EXECUTABLE} -I -c
+        "import torch; n = torch.cuda.device_count(); print(';'.join(sorted({'%d%d' % torch.cuda.get_device_capability(i) for i in range(n)})))"
+      OUTPUT_VARIABLE architectures OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(NOT architectures AND wish STREQUAL "AUTO")
+      set(missing "this machine has no GPU (name architectures to build for others: FUSEDNORM_CUDA_ARCHITECTURES=90)")
+    elseif(NOT architectures)
+      set(architectures ${known_architectures})
+    endif()
+  endif()
+  if(NOT missing)
+    set(with_cuda ON)
+  elseif(NOT wish STREQUAL "AUTO")
+    message(FATAL_ERROR "fusednorm: FUSEDNORM_CUDA=${FUSEDNORM_CUDA}, but ${missing}.")
+  endif()
+endif()
+
+if(with_cuda)
+  message(STATUS "fusednorm: building the CPU and CUDA operators for sm ${architectures}, torch ${FUSEDNORM_TORCH_VERSION}")
+  set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "" FORCE)
+  set(FUSEDNORM_CUDA ON CACHE BOOL "" FORCE)
+else()
+  if(missing)
+    message(WARNING "fusednorm: building the CPU operators only: ${missing}.")
+  else()
+    message(STATUS "fusednorm: building the CPU operators only, torch ${FUSEDNORM_TORCH_VERSION}")
+  endif()
+  set(FUSEDNORM_CUDA OFF CACHE BOOL "" FORCE)
+endif()

@@ -1,0 +1,56 @@
+// The CUDA kernels: the core's CUDA backend on the tensor's device, PyTorch's current stream and
+// PyTorch's caching allocator.
+#include "fusednorm/cuda.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/EmptyTensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "kernels.h"
+
+namespace fusednorm::operators::cuda {
+namespace {
+
+/// What a plan needs to know, from the properties that PyTorch already holds for each device.
+fusednorm::cuda::Device describe(c10::DeviceIndex ordinal) {
+  const auto* properties = at::cuda::getDeviceProperties(ordinal);
+  fusednorm::cuda::Device device;
+  device.ordinal = ordinal;
+  device.compute_capability = properties->major * 10 + properties->minor;
+  device.multiprocessors = properties->multiProcessorCount;
+  device.max_threads_per_multiprocessor = properties->maxThreadsPerMultiProcessor;
+  device.shared_bytes_per_block = static_cast<int64_t>(properties->sharedMemPerBlockOptin);
+  device.shared_bytes_per_multiprocessor =
+      static_cast<int64_t>(properties->sharedMemPerMultiprocessor);
+  device.l2_bytes = properties->l2CacheSize;
+  return device;
+}
+
+struct Cuda {
+  static Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype, const Tensor& like) {
+    return Tensor(at::detail::empty_cuda(sizes, dtype, like.device(),
+                                         /*memory_format_opt=*/std::nullopt));
+  }
+
+  template <typename Problem, typename Buffers>
+  static void run(const Problem& problem, const Buffers& buffers, const Tensor& like) {
+    const c10::cuda::CUDAGuard guard(like.device());
+    const auto plan = fusednorm::cuda::plan(problem, describe(like.get_device()));
+    TORCH_CHECK(plan.ok(), "layer_norm: ", plan.status().message());
+    c10::DataPtr workspace;
+    if (plan->workspace_bytes > 0) {
+      workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan->workspace_bytes);
+    }
+    const auto status =
+        fusednorm::cuda::run(*plan, buffers, {workspace.get(), plan->workspace_bytes},
+                             at::cuda::getCurrentCUDAStream().stream());
+    TORCH_CHECK(status.ok(), "layer_norm: ", status.message());
+  }
+};
+
+}  // namespace
+
+FUSEDNORM_DEFINE_KERNELS(Cuda)
+
+}  // namespace fusednorm::operators::cuda

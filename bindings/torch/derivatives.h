@@ -1,0 +1,75 @@
+// The calculus of LayerNorm in differentiable ATen operations: first derivatives of the rarely used
+// outputs, tangents, and the derivatives of the backward pass. docs/pytorch.md derives them.
+//
+// Notation, one row of N elements:   h = (x - mean) rstd   (normalised values)
+//   forward    y  = h w + b
+//   backward   g = dy w,  dx = rstd (g - <g> - h <g h>),  dw = sum dy h,  db = sum dy
+// <.> is the mean over a row; sums for dw and db go over rows. All tensors here are in the compute
+// dtype; an undefined tensor stands for an absent argument or a zero.
+#pragma once
+
+#include <ATen/TensorOperators.h>
+
+#include "operators.h"
+
+namespace fusednorm::operators::derivatives {
+
+/// How many trailing dimensions make up a row.
+struct Dimensions {
+  int64_t inner;
+};
+
+/// What the backward pass knows: normalised values from x, mean and rstd, or from y, w and b.
+struct Saved {
+  Tensor normalized;
+  Tensor rstd;
+  Tensor weight;  // may be undefined: 1
+};
+Saved saved_from_input(const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                       const Tensor& weight);
+Saved saved_from_output(const Tensor& output, const Tensor& rstd, const Tensor& weight,
+                        const Tensor& bias);
+
+/// Adds the gradients of two tensors of which either may be undefined.
+Tensor add(const Tensor& left, const Tensor& right);
+
+/// What mean and rstd, used as outputs in their own right, contribute to dx.
+Tensor input_gradient_of_statistics(const Tensor& grad_mean, const Tensor& grad_rstd,
+                                    const Saved& saved, Dimensions);
+
+/// Tangents of y, mean and rstd from those of x, w and b.
+struct ForwardTangents {
+  Tensor output;
+  Tensor mean;
+  Tensor rstd;
+};
+ForwardTangents forward_tangents(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                 const Saved& saved, Dimensions);
+
+/// Derivatives of the backward pass for cotangents of dx, dw and db.
+struct BackwardGradients {
+  Tensor grad_out;
+  Tensor normalized;  ///< through h; the caller goes on to x, mean, rstd or to y, w, b
+  Tensor rstd;        ///< the factor in dx alone
+  Tensor weight;      ///< the factor in g alone
+};
+BackwardGradients backward_gradients(const Tensor& grad_dx, const Tensor& grad_dw,
+                                     const Tensor& grad_db, const Tensor& grad_out,
+                                     const Saved& saved, Dimensions);
+
+/// Tangents of dx, dw and db from those of dy, h, rstd and w.
+Three backward_tangents(const Tensor& grad_out_tangent, const Tensor& normalized_tangent,
+                        const Tensor& rstd_tangent, const Tensor& weight_tangent,
+                        const Tensor& grad_out, const Saved& saved, Dimensions);
+
+/// The forward pass as ATen operations, for an eps that the core refuses and PyTorch computes with:
+/// negative, infinite or NaN.
+Three forward(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps,
+              at::ScalarType compute, at::ScalarType output, Dimensions);
+
+/// Sums over everything but the row itself.
+Tensor sum_rows(const Tensor& tensor, Dimensions);
+/// Sums over a row, which stays as dimensions of size one.
+Tensor sum_columns(const Tensor& tensor, Dimensions);
+
+}  // namespace fusednorm::operators::derivatives

@@ -1,0 +1,25 @@
+"""Fused LayerNorm for PyTorch: a drop-in for ``torch.nn.LayerNorm`` and for apex.
+
+>>> import torch, fusednorm
+>>> norm = fusednorm.LayerNorm(8)
+>>> norm(torch.randn(2, 8)).shape
+torch.Size([2, 8])
+
+``convert`` swaps the layers of a finished model in place:
+
+>>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8))
+>>> fusednorm.convert(model)[1]
+LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)
+"""
+
+from fusednorm._load import load_operators
+
+load_operators()
+
+from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
+from fusednorm.conversion import convert, revert  # noqa: E402
+from fusednorm.functional import layer_norm  # noqa: E402
+from fusednorm.module import LayerNorm  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = ["LayerNorm", "convert", "layer_norm", "revert"]

@@ -1,0 +1,54 @@
+"""Loads the operator library, or says plainly why it does not fit the torch that is installed."""
+
+from pathlib import Path
+
+import torch
+
+LIBRARY = Path(__file__).parent / "lib" / "libfusednorm_torch.so"
+
+_REBUILD = (
+    "Rebuild it against the torch you have, in the directory of its source:\n"
+    "    pip install --no-build-isolation --force-reinstall --no-deps ."
+)
+
+
+def _release(version: str) -> str:
+    """Return the part of a version that fixes the C++ interface: "2.15.0+cu132" -> "2.15"."""
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def check_torch(built_for: str, installed: str) -> None:
+    """Raise ImportError unless both versions are of one release.
+
+    >>> check_torch("2.15.0+cu132", "2.15.1+cpu")
+    >>> check_torch("2.15.0", "2.16.0")
+    Traceback (most recent call last):
+    ...
+    ImportError: fusednorm was built for torch 2.15.0, but torch 2.16.0 is installed.
+    Rebuild it against the torch you have, in the directory of its source:
+        pip install --no-build-isolation --force-reinstall --no-deps .
+    """
+    if _release(built_for) != _release(installed):
+        raise ImportError(
+            f"fusednorm was built for torch {built_for}, but torch {installed} is installed.\n"
+            f"{_REBUILD}"
+        )
+
+
+def load_operators() -> None:
+    """Register the operators as ``torch.ops.fusednorm``."""
+    try:
+        from fusednorm._build import TORCH_VERSION
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "fusednorm has no operator library: this is its source, not an installed package.\n"
+            "Install it with: pip install --no-build-isolation ."
+        ) from error
+    check_torch(TORCH_VERSION, str(torch.__version__))
+    try:
+        torch.ops.load_library(LIBRARY)
+    except OSError as error:
+        raise ImportError(
+            f"fusednorm, built for torch {TORCH_VERSION}, cannot be loaded by torch "
+            f"{torch.__version__}: {error}\n{_REBUILD}"
+        ) from error

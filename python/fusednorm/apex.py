@@ -1,0 +1,166 @@
+"""The names and signatures of ``apex.normalization``: change the import and the migration is done.
+
+>>> from fusednorm.apex import FusedLayerNorm  # was: from apex.normalization import FusedLayerNorm
+>>> FusedLayerNorm(16)(torch.randn(2, 16)).shape
+torch.Size([2, 16])
+
+Where apex is wrong (weights that are zero, several devices, sizes past 2^31) these are right; where
+it is right they agree with it.
+"""
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
+
+Shape = int | Sequence[int] | torch.Size
+
+
+def _shape(normalized_shape: Shape) -> tuple[int, ...]:
+    if isinstance(normalized_shape, numbers.Integral):
+        return (int(normalized_shape),)
+    return tuple(normalized_shape)  # type: ignore[arg-type]
+
+
+def _normalize(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    normalized_shape: Shape,
+    eps: float,
+    memory_efficient: bool,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    shape = _shape(normalized_shape)
+    if memory_efficient:
+        return torch.ops.fusednorm.layer_norm_memory_efficient_forward(
+            input, shape, weight, bias, eps, dtype
+        )[0]
+    if dtype is None:
+        return torch.ops.fusednorm.layer_norm(input, shape, weight, bias, eps)
+    return torch.ops.fusednorm.layer_norm_forward(input, shape, weight, bias, eps, dtype)[0]
+
+
+def fused_layer_norm(
+    input: Tensor, normalized_shape: Shape, eps: float = 1e-6, memory_efficient: bool = False
+) -> Tensor:
+    """Normalise without parameters.
+
+    >>> fused_layer_norm(torch.tensor([[-1.0, 1.0]]), 2, eps=0.0)
+    tensor([[-1.,  1.]])
+    """
+    return _normalize(input, None, None, normalized_shape, eps, memory_efficient)
+
+
+def fused_layer_norm_affine(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    normalized_shape: Shape,
+    eps: float = 1e-6,
+    memory_efficient: bool = False,
+) -> Tensor:
+    """Normalise with parameters; the result has the dtype of ``input``."""
+    return _normalize(input, weight, bias, normalized_shape, eps, memory_efficient)
+
+
+def mixed_dtype_fused_layer_norm_affine(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    normalized_shape: Shape,
+    eps: float = 1e-6,
+    memory_efficient: bool = False,
+) -> Tensor:
+    """Normalise with parameters; the result has the dtype of ``weight``.
+
+    >>> x = torch.zeros(2, 4, dtype=torch.bfloat16)
+    >>> mixed_dtype_fused_layer_norm_affine(x, torch.ones(4), torch.zeros(4), 4).dtype
+    torch.float32
+    """
+    return _normalize(input, weight, bias, normalized_shape, eps, memory_efficient, weight.dtype)
+
+
+class FusedLayerNorm(Module):
+    """apex's module: as ``torch.nn.LayerNorm``, parameters in the input's dtype or float32.
+
+    >>> FusedLayerNorm(8, memory_efficient=True)
+    FusedLayerNorm(torch.Size([8]), eps=1e-05, elementwise_affine=True)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Shape,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        memory_efficient: bool = False,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = torch.Size(_shape(normalized_shape))
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.memory_efficient = memory_efficient
+        self.weight: Parameter | None
+        self.bias: Parameter | None
+        if elementwise_affine:
+            self.weight = Parameter(torch.empty(*self.normalized_shape))
+            self.bias = Parameter(torch.empty(*self.normalized_shape))
+        else:
+            self.register_parameter("weight", None)
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set weight to one and bias to zero."""
+        if self.weight is not None and self.bias is not None:
+            torch.nn.init.ones_(self.weight)
+            torch.nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise ``input`` over its last dimensions."""
+        return _normalize(
+            input, self.weight, self.bias, self.normalized_shape, self.eps, self.memory_efficient
+        )
+
+    def extra_repr(self) -> str:
+        """Describe the module as apex does."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class MixedFusedLayerNorm(FusedLayerNorm):
+    """apex's module for float32 parameters and half-precision inputs: float32 comes out.
+
+    >>> norm = MixedFusedLayerNorm(8)
+    >>> norm(torch.zeros(2, 8, dtype=torch.float16)).dtype
+    torch.float32
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Shape,
+        eps: float = 1e-5,
+        *,
+        memory_efficient: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not kwargs.pop("elementwise_affine", True):
+            raise RuntimeError("MixedFusedLayerNorm does not support `elementwise_affine = False`")
+        super().__init__(normalized_shape, eps, True, memory_efficient, **kwargs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise ``input``; the result has the dtype of the parameters."""
+        dtype = None if self.weight is None else self.weight.dtype
+        return _normalize(
+            input,
+            self.weight,
+            self.bias,
+            self.normalized_shape,
+            self.eps,
+            self.memory_efficient,
+            dtype,
+        )

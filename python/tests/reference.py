@@ -1,0 +1,92 @@
+"""LayerNorm by the formula in f64, and how far from it a dtype may be.
+
+Tolerances. The operators read x, weight and bias as they are (no error), compute in c = f32 (f64
+for f64 inputs) and round once, at the store. So an element differs from the formula by at most
+
+    u |value|                 u: half a unit in the last place of the stored dtype
+  + steps * eps(c) * scale    the arithmetic before it
+
+`steps` counts roundings on the longest path: mean, variance and the affine step are ~10 operations,
+and the sums, in fixed segments merged in a tree, have errors that grow with log2(n) at random signs
+and are bounded by the segment's length over its lanes; 64 covers rows of up to 64k elements.
+`scale` is the size of the terms that were added: for y |h w| + |x| rstd |w| + |b| (x - mean
+cancels), for dx rstd (|g| + <|g|> + |h| <|g h|>), for dweight sum |dy h|, for dbias sum |dy|; what
+h lost to the cancellation in x - mean counts in each.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+STEPS = 64
+
+
+@dataclass
+class Expected:
+    value: Tensor
+    scale: Tensor
+
+    def check(self, actual: Tensor, name: str) -> None:
+        assert actual.shape == self.value.shape, f"{name}: {actual.shape} != {self.value.shape}"
+        compute = torch.float64 if actual.dtype == torch.float64 else torch.float32
+        value = actual.detach().double().cpu()
+        bound = torch.finfo(actual.dtype).eps / 2 * self.value.abs()
+        bound = bound + STEPS * torch.finfo(compute).eps * self.scale
+        bound = bound + torch.finfo(actual.dtype).tiny  # results below the normal range
+        error = (value - self.value).abs()
+        worst = (error / bound).max().item() if error.numel() else 0.0
+        assert worst <= 1.0, f"{name}: error is {worst:.3g} times its bound"
+
+
+def _double(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach().double().cpu()
+
+
+def forward(
+    x: Tensor, inner: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Expected:
+    h, rstd = normalized(x, inner, eps)
+    w, b = _double(weight), _double(bias)
+    value = h if w is None else h * w
+    scale = value.abs()
+    cancelled = x.detach().double().cpu().abs() * rstd
+    scale = scale + (cancelled if w is None else cancelled * w.abs())
+    if b is not None:
+        value, scale = value + b, scale + b.abs()
+    return Expected(value, scale)
+
+
+def normalized(x: Tensor, inner: int, eps: float) -> tuple[Tensor, Tensor]:
+    x = x.detach().double().cpu()
+    dims = tuple(range(-inner, 0))
+    centred = x - x.mean(dims, keepdim=True)
+    rstd = (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
+    return centred * rstd, rstd
+
+
+def backward(
+    dy: Tensor, x: Tensor, inner: int, weight: Tensor | None, eps: float
+) -> tuple[Expected, Expected, Expected]:
+    h, rstd = normalized(x, inner, eps)
+    dy = dy.detach().double().cpu()
+    w = _double(weight)
+    g = dy if w is None else dy * w
+    dims = tuple(range(-inner, 0))
+
+    def mean(t: Tensor) -> Tensor:
+        return t.mean(dims, keepdim=True)
+
+    dx = rstd * (g - mean(g) - h * mean(g * h))
+    scale = rstd * (g.abs() + mean(g.abs()) + h.abs() * mean((g * h).abs()))
+    x_scale = (x.detach().double().cpu().abs() * rstd).clamp(min=1)
+    rows = tuple(range(x.dim() - inner))
+
+    def total(t: Tensor) -> Tensor:
+        return t.sum(rows) if rows else t
+
+    return (
+        Expected(dx, scale * x_scale),
+        Expected(total(dy * h), total((dy * h).abs() + dy.abs() * x_scale)),
+        Expected(total(dy), total(dy.abs())),
+    )
