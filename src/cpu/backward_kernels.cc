@@ -12,15 +12,18 @@ namespace HWY_NAMESPACE {
 
 template <typename TX, typename TP, typename TY, bool from_y>
 const BackwardKernels* table() {
-  using Kernel = Backward<TX, TP, TY, from_y>;
-  using Sums = ColumnSummation<Compute<TX>>;
+  using Kernel = Backward<TX, TY, from_y>;
+  using C = Compute<TX>;
+  using Sums = ColumnSummation<C>;
+  constexpr bool as_given = std::is_same_v<TP, C> && !Kernel::pairs;
   static constexpr BackwardKernels kernels = {&Kernel::rows,
                                               &Kernel::sums,
                                               &Kernel::merge,
                                               &Kernel::segment,
                                               &Sums::compensate,
                                               &Sums::settle,
-                                              &Sums::template store_total<TP>};
+                                              &Sums::template store_total<TP, Kernel::pairs>,
+                                              as_given ? nullptr : &expand<C, TP, Kernel::pairs>};
   return &kernels;
 }
 

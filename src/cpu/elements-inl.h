@@ -81,6 +81,25 @@ HWY_INLINE void store(D, hn::Vec<D> value, float* to) {
 }
 #endif
 
+/// Whether a vector of the compute type can leave as T with a streaming store.
+template <class D, typename T>
+inline constexpr bool can_stream = HWY_TARGET != HWY_SCALAR &&
+                                   (std::is_same_v<T, hn::TFromD<D>> ||
+                                    (std::is_same_v<T, Float16> &&
+                                     hn::MaxLanes(D()) * sizeof(T) >= 16));
+
+/// As store, past the cache. `to` is aligned to what is stored.
+template <class D, typename T>
+HWY_INLINE void stream(D d, hn::Vec<D> value, T* to) {
+  if constexpr (std::is_same_v<T, hn::TFromD<D>>) {
+    hn::Stream(value, d, to);
+  } else {
+    const hn::Rebind<hwy::float16_t, D> half;
+    const hn::RebindToUnsigned<decltype(half)> bits;
+    hn::Stream(hn::BitCast(bits, hn::DemoteTo(half, value)), bits, &to->bits);
+  }
+}
+
 /// The end of a run of elements that is no whole number of vectors: the last vector's worth, of
 /// which only the upper `count` lanes are new. A run shorter than a vector goes through a buffer.
 struct Tail {

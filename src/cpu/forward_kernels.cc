@@ -11,8 +11,11 @@ namespace HWY_NAMESPACE {
 
 template <typename TX, typename TP, typename TY>
 const ForwardKernels* table() {
-  using Kernel = Forward<TX, TP, TY>;
-  static constexpr ForwardKernels kernels = {&Kernel::rows, &Kernel::moments, &Kernel::normalize};
+  using Kernel = Forward<TX, TY>;
+  using C = Compute<TX>;
+  constexpr bool as_given = std::is_same_v<TP, C> && !Kernel::pairs;
+  static constexpr ForwardKernels kernels = {&Kernel::rows, &Kernel::moments, &Kernel::normalize,
+                                             as_given ? nullptr : &expand<C, TP, Kernel::pairs>};
   return &kernels;
 }
 

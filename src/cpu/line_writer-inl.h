@@ -34,6 +34,13 @@ class LineWriter {
     hwy::FlushStream();
   }
 
+  /// Whether the chunk can go to `to` with streaming stores of its own: it is whole lines.
+  HWY_INLINE bool direct(const T* to, size_t count) {
+    if ((reinterpret_cast<uintptr_t>(to) | (count * sizeof(T))) % line != 0) return false;
+    if (HWY_UNLIKELY(end_ > begin_)) flush();
+    return true;
+  }
+
   /// Where to build the chunk that belongs at `to`. Up to max_chunk elements.
   HWY_INLINE T* begin(T* to) {
     auto* address = reinterpret_cast<uint8_t*>(to);
