@@ -1,0 +1,103 @@
+/* Control of the emulated CUDA device, for tests: which devices it plays, what it checks, what launches cost.
+ *
+ * The functions live in the emulator's libcudart. A program that may also run on a real GPU finds them with
+ * dlsym(RTLD_DEFAULT, "fusednorm_emulator_...") or declares them weak: with a real libcudart they are absent.
+ * All of them may be called at any time from any thread, but not while a kernel runs.
+ */
+#ifndef FUSEDNORM_EMULATOR_H
+#define FUSEDNORM_EMULATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct FusednormEmulatorDevice {
+  int major, minor;                   /* compute capability */
+  int multiprocessors;
+  size_t shared_per_block;            /* without opting in: 48 KB everywhere */
+  size_t shared_per_block_optin;
+  size_t shared_per_multiprocessor;
+  size_t l2_bytes;
+  size_t memory_bytes;                /* cudaMalloc fails past this */
+  int threads_per_multiprocessor;
+  int blocks_per_multiprocessor;
+} FusednormEmulatorDevice;
+
+/* The device of a known compute capability (75, 80, 86, 89, 90, 100, 103, 110, 120, 121; others get the nearest below).
+ * Returns 0, or -1 for a capability below 7.5. */
+int fusednorm_emulator_device_preset(int major, int minor, FusednormEmulatorDevice* out);
+
+/* Plays these devices from now on. Everything allocated before is forgotten. Returns 0 or -1 (no device, too many). */
+int fusednorm_emulator_set_devices(int count, const FusednormEmulatorDevice* devices);
+
+/* Order of warps and blocks: 0 fixed, anything else shuffled by this seed. */
+void fusednorm_emulator_set_seed(uint64_t seed);
+
+enum {
+  FUSEDNORM_EMULATOR_CHECK_UNINITIALISED = 1, /* reads of memory that nobody wrote */
+  FUSEDNORM_EMULATOR_CHECK_SHARED_RACES = 2,
+  FUSEDNORM_EMULATOR_CHECK_GLOBAL_RACES = 4,  /* between blocks of a launch */
+  FUSEDNORM_EMULATOR_CHECK_DEFAULT = 3,
+  FUSEDNORM_EMULATOR_CHECK_ALL = 7
+};
+/* Bounds, lifetime, alignment, barriers, shuffles, deadlocks and launch limits are always checked. */
+void fusednorm_emulator_set_checks(unsigned checks);
+unsigned fusednorm_emulator_checks(void);
+
+/* Host threads a launch is spread over; 0: one a core. Counters do not depend on it. */
+void fusednorm_emulator_set_host_threads(unsigned threads);
+
+/* What one launch cost. Sums over all its warps. */
+typedef struct FusednormEmulatorLaunch {
+  char kernel[256];                   /* mangled name, cut to fit */
+  int device;
+  uint32_t grid[3], block[3], cluster[3];
+  uint32_t dynamic_shared_bytes, static_shared_bytes;
+  int cooperative;
+  int failed;                         /* stopped by a fault: the counters are incomplete */
+  /* PTX instructions executed; lanes under a false predicate included; mov, cvta, ld.param, st.param and exit left out;
+   * IEEE division, reciprocal and square root counted as ten. */
+  uint64_t warp_instructions;
+  uint64_t thread_instructions;
+  uint64_t issue_slots;               /* warp_instructions x 32 */
+  uint64_t raw_warp_instructions;     /* every statement counted once */
+  uint64_t raw_thread_instructions;
+  /* Global memory: warp-level requests, 32-byte sectors they ask for (L2 traffic), distinct sectors (DRAM traffic:
+   * loads are sectors whose first access in the launch is a load). Atomics count as stores (and as loads in DRAM). */
+  uint64_t global_load_requests, global_store_requests;
+  uint64_t global_load_sectors, global_store_sectors;
+  uint64_t dram_load_sectors, dram_store_sectors;
+  /* Shared memory: warp-level requests, wavefronts, and the fewest wavefronts that could have served them. */
+  uint64_t shared_load_requests, shared_store_requests;
+  uint64_t shared_wavefronts, shared_ideal_wavefronts;
+  uint64_t local_requests;            /* to local memory: spills and arrays */
+  uint64_t block_barriers;            /* arrivals of warps at a barrier of the block */
+  uint64_t cluster_barriers;
+  uint64_t warp_barriers;             /* __syncwarp */
+  uint64_t shuffles;                  /* warp instructions */
+  uint64_t votes;                     /* vote, match, redux */
+  uint64_t global_atomics, shared_atomics;
+  uint64_t divergent_branches;
+} FusednormEmulatorLaunch;
+
+/* Launches since the start or the last reset. */
+size_t fusednorm_emulator_launch_count(void);
+/* Returns 0, or -1 if there is no such launch. */
+int fusednorm_emulator_launch(size_t index, FusednormEmulatorLaunch* out);
+void fusednorm_emulator_reset_launches(void);
+
+/* The text of the last report ("" if there was none): a checker's finding, a bad launch, a module that does not load.
+ * The pointer is valid until the calling thread asks again. */
+const char* fusednorm_emulator_last_report(void);
+/* Whether reports are also printed to stderr (1, the default) or only kept (0). */
+void fusednorm_emulator_set_print_reports(int print);
+/* Forgets the sticky error of every device, the last error of the calling thread and the last report. */
+void fusednorm_emulator_reset_errors(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

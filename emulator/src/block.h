@@ -1,0 +1,74 @@
+// A block and the cluster it belongs to: shared memory, barriers, and the order in which warps run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "warp.h"
+
+namespace fusednorm::emulator {
+
+struct Cluster;
+
+struct SharedCell;
+
+struct Barrier {
+  uint32_t arrived = 0;       // lanes, those that a partial last warp lacks included
+  uint32_t expected = 0;
+  uint32_t predicate_count = 0, predicate_lanes = 0;
+  std::vector<uint32_t> clock;  // of the warps that have arrived
+  const Instruction* first = nullptr;
+};
+
+struct Block {
+  Launch* launch = nullptr;
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;                     // in the cluster
+  uint32_t index[3] = {};
+  uint64_t linear = 0;
+  bool finished = false;
+  std::vector<uint8_t> shared;
+  std::vector<uint64_t> shared_written;  // a bit a byte
+  std::vector<SharedCell> shadow;        // a cell for two bytes
+  std::vector<Warp> warps;
+  std::unique_ptr<uint8_t[]> registers;  // of all warps
+  Barrier barriers[16];
+  uint32_t tick_floor = 0;               // accesses up to here belong to a block that ran before
+  uint64_t clock = 1;                    // of releases to other blocks
+  std::vector<std::pair<uint32_t, uint64_t>> acquired;  // sync object, number of releases seen
+
+  // False if nothing could run.
+  bool step(std::mt19937_64* random, uint64_t quantum);
+  void start(Cluster& cluster, uint64_t linear, uint32_t rank, Counters& counters, std::atomic<uint64_t>& stores);
+  void arrive(Warp& warp, Group& group, const Instruction& instruction, bool wait);
+  void release_if_complete(uint32_t barrier);
+};
+
+// Blocks that run together; a launch without clusters has clusters of one block.
+struct Cluster {
+  Launch* launch = nullptr;
+  std::vector<Block> blocks;
+  uint32_t phase = 0;
+  uint32_t arrived = 0;                  // lanes
+  uint32_t total_lanes = 0;
+  std::vector<uint32_t> clock;           // of the warps that have arrived
+  std::vector<uint32_t> completed_clock; // of the phase that is over
+  Warp* running = nullptr;
+  std::unique_ptr<std::mt19937_64> random;
+  bool stalled = false;
+  uint64_t stalled_at_stores = 0;
+
+  void start(Launch& launch, uint64_t index, Counters& counters, std::atomic<uint64_t>& stores);
+  // Runs until finished or nothing can go on; true when finished.
+  bool run(uint64_t rounds);
+  bool finished() const;
+  void cluster_arrive(Warp& warp, uint32_t lanes);
+  void lanes_exited(Warp& warp, uint32_t lanes);
+  bool complete_cluster_barrier();
+  // Throws a fault that says who waits for whom.
+  [[noreturn]] void report_stall();
+};
+
+}  // namespace fusednorm::emulator

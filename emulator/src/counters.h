@@ -1,0 +1,30 @@
+// What a launch is counted by; summed over the warps, so the order of execution does not show.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fusednorm::emulator {
+
+struct Counters {
+  uint64_t warp_instructions = 0;      // weighted: moves 0, IEEE division, reciprocal and square root 10
+  uint64_t thread_instructions = 0;    // the same a lane, lanes under a false predicate included
+  uint64_t raw_warp_instructions = 0;  // every statement once
+  uint64_t raw_thread_instructions = 0;
+  uint64_t global_load_requests = 0, global_store_requests = 0;
+  uint64_t global_load_sectors = 0, global_store_sectors = 0;        // requested: L2 traffic
+  uint64_t distinct_load_sectors = 0, distinct_store_sectors = 0;    // DRAM traffic
+  uint64_t shared_load_requests = 0, shared_store_requests = 0;
+  uint64_t shared_wavefronts = 0, shared_ideal_wavefronts = 0;
+  uint64_t local_requests = 0;
+  uint64_t block_barriers = 0;         // warps arriving at a barrier of the block
+  uint64_t cluster_barriers = 0;
+  uint64_t warp_barriers = 0;
+  uint64_t shuffles = 0, votes = 0;    // warp instructions; votes with match and redux
+  uint64_t global_atomics = 0, shared_atomics = 0;  // warp instructions
+  uint64_t divergent_branches = 0;
+
+  void add(const Counters& other);
+};
+
+}  // namespace fusednorm::emulator

@@ -1,0 +1,126 @@
+// cp.async: issued copies wait in a queue until a wait asks for them, so that a missing wait shows.
+#include <algorithm>
+#include <cstring>
+
+#include "lanes.h"
+#include "memory_access.h"
+
+namespace fusednorm::emulator {
+namespace {
+
+void perform(Warp& w, PendingCopy& copy, uint32_t lanes) {
+  const Instruction* const saved = w.current;
+  w.current = copy.instruction;
+  const uint32_t saved_mask = lanes;
+  for_each_active(lanes, [&](int lane) {
+    uint8_t* to = shared_pointer(w, copy.shared[lane], copy.bytes, lane, AccessKind::Store, 0);
+    std::memset(to, 0, copy.bytes);
+    const uint32_t source_bytes = std::min(copy.source_bytes[lane], copy.bytes);
+    if (source_bytes) {
+      const uint8_t* from = generic_pointer(w, copy.global[lane], source_bytes, lane, AccessKind::Load);
+      std::memcpy(to, from, source_bytes);
+    }
+  });
+  w.count_store();
+  copy.mask &= ~saved_mask;
+  w.current = saved;
+}
+
+void drop_done(Warp& w) {
+  w.copies.erase(std::remove_if(w.copies.begin(), w.copies.end(), [](const PendingCopy& copy) { return copy.mask == 0; }), w.copies.end());
+}
+
+// a: shared address, b: global address, c: source bytes or none; width: bytes
+void issue(Warp& w, const Instruction& i, uint32_t active) {
+  PendingCopy copy{};
+  copy.mask = active;
+  copy.bytes = i.width;
+  copy.instruction = &i;
+  uint64_t shared[32], global[32];
+  lane_addresses(w, i, active, shared);
+  uint32_t reading = 0;
+  for_each_active(active, [&](int lane) {
+    copy.shared[lane] = static_cast<uint32_t>(shared[lane]);
+    global[lane] = copy.global[lane] = w.reg<uint64_t>(i.b)[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[0]));
+    copy.source_bytes[lane] = i.c == kNone ? i.width : w.reg<uint32_t>(i.c)[lane];
+    if (i.d != kNone && (w.predicate(i.d) >> lane & 1)) copy.source_bytes[lane] = 0;  // ignore-src
+    copy.group[lane] = w.copy_groups[lane];
+    if (copy.source_bytes[lane] >= i.width) reading |= 1u << lane;
+  });
+  // The addresses are checked and counted now; the copying is left for the wait.
+  if (reading) {
+    count_global(w, reading, global, i.width, AccessKind::Load);
+    for (uint32_t left = reading; left;) global_span(w, left, global, i.width, AccessKind::Load, 0);
+  }
+  count_shared(w, active, shared, i.width, AccessKind::Store);
+  w.copies.push_back(copy);
+}
+
+void commit(Warp& w, const Instruction&, uint32_t active) {
+  for_each_active(active, [&](int lane) { ++w.copy_groups[lane]; });
+}
+
+// immediate: groups that may stay pending; flags 1: wait for everything, committed or not
+void wait(Warp& w, const Instruction& i, uint32_t active) {
+  for (PendingCopy& copy : w.copies) {
+    uint32_t due = 0;
+    for_each_active(copy.mask & active, [&](int lane) {
+      const bool done = (i.flags & 1) || copy.group[lane] + static_cast<uint32_t>(i.immediate) < w.copy_groups[lane];
+      due |= uint32_t{done} << lane;
+    });
+    if (due) perform(w, copy, due);
+  }
+  drop_done(w);
+}
+
+void decode_copy(Decoder& d, Form& form, Instruction& out) {
+  if (!form.take("async")) form.unsupported();
+  if (form.take("commit_group")) {
+    out.handler = commit;
+    return;
+  }
+  if (form.take("wait_group")) {
+    out.handler = wait;
+    out.immediate = d.operand(0).value;
+    return;
+  }
+  if (form.take("wait_all")) {
+    out.handler = wait;
+    out.flags = 1;
+    return;
+  }
+  if (!form.take_any("ca", "cg")) form.unsupported();
+  form.take_any("shared", "shared::cta");
+  if (!form.take("global")) form.unsupported();
+  form.take_any("L2::cache_hint", "L2::64B", "L2::128B", "L2::256B");
+  out.handler = issue;
+  out.space = Space::Shared;
+  d.address(d.operand(0), out);
+  const Operand& source = d.operand(1);
+  Instruction from;
+  from.space = Space::Global;
+  d.address(source, from);
+  if (from.flags & kNarrowAddress) form.unsupported("a 32-bit global address");
+  out.b = from.a;
+  out.list[0] = static_cast<uint32_t>(from.immediate);
+  if (from.immediate != static_cast<int32_t>(from.immediate)) form.unsupported("an offset that large");
+  out.width = static_cast<uint8_t>(d.operand(2).value);
+  if (out.width != 4 && out.width != 8 && out.width != 16) form.unsupported("a copy of that size");
+  if (d.operand_count() > 3) {
+    const Operand& extra = d.operand(3);
+    const bool is_predicate = extra.kind == Operand::Kind::Register && d.register_type(extra.reg) == Type::Pred;
+    bool negated = false;
+    if (is_predicate) {
+      out.d = d.predicate_source(extra, negated);
+      if (negated) form.unsupported("a negated ignore-src");
+    } else {
+      out.c = d.source(extra, Type::U32);
+    }
+  }
+}
+
+}  // namespace
+
+void add_copy_opcodes(OpcodeTable& table) { table["cp"] = decode_copy; }
+
+}  // namespace fusednorm::emulator

@@ -1,0 +1,304 @@
+// f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, min, max, abs, neg, and approximate functions.
+#include <cmath>
+
+#include "execute_float.h"
+#include "float_formats.h"
+#include "lanes.h"
+
+namespace fusednorm::emulator {
+namespace {
+
+// f32 results are canonical NaNs; f64 keeps the host's.
+inline float finish(float x) { return canonical(x); }
+inline double finish(double x) { return x; }
+inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+template <class T> struct Add { static T apply(T a, T b) { return finish(a + b); } };
+template <class T> struct Subtract { static T apply(T a, T b) { return finish(a - b); } };
+template <class T> struct Multiply { static T apply(T a, T b) { return finish(a * b); } };
+template <class T> struct Divide { static T apply(T a, T b) { return finish(a / b); } };
+template <class T> struct Fma { static T apply(T a, T b, T c) { return finish(fused(a, b, c)); } };
+template <class T> struct Minimum {
+  static T apply(T a, T b) {
+    if (a != a) return finish(b);
+    if (b != b) return a;
+    return a < b || (a == b && std::signbit(a)) ? a : b;
+  }
+};
+template <class T> struct Maximum {
+  static T apply(T a, T b) {
+    if (a != a) return finish(b);
+    if (b != b) return a;
+    return a > b || (a == b && !std::signbit(a)) ? a : b;
+  }
+};
+template <class T> struct MinimumNan {
+  static T apply(T a, T b) { return a != a || b != b ? finish(a + b) : Minimum<T>::apply(a, b); }
+};
+template <class T> struct MaximumNan {
+  static T apply(T a, T b) { return a != a || b != b ? finish(a + b) : Maximum<T>::apply(a, b); }
+};
+template <class T> struct Absolute { static T apply(T a) { return std::fabs(a); } };
+template <class T> struct Negate { static T apply(T a) { return -a; } };
+template <class T> struct SquareRoot { static T apply(T a) { return finish(std::sqrt(a)); } };
+template <class T> struct Reciprocal { static T apply(T a) { return finish(T(1) / a); } };
+
+// Approximate functions: the device's are within an ulp or two; here they are the rounded exact value.
+struct ReciprocalRoot { static float apply(float a) { return canonical(float(1.0 / std::sqrt(double(a)))); } };
+struct Exp2 { static float apply(float a) { return canonical(std::exp2(a)); } };
+struct Log2 { static float apply(float a) { return canonical(std::log2(a)); } };
+struct Sine { static float apply(float a) { return canonical(std::sin(a)); } };
+struct Cosine { static float apply(float a) { return canonical(std::cos(a)); } };
+struct Tanh { static float apply(float a) { return canonical(std::tanh(a)); } };
+// The f64 forms give 32 good bits: the low word is cut off.
+inline double cut(double x) { return bit_cast<double>(bit_cast<uint64_t>(x) & ~0xffffffffull); }
+struct ReciprocalWide { static double apply(double a) { return cut(1.0 / a); } };
+struct ReciprocalRootWide { static double apply(double a) { return cut(1.0 / std::sqrt(a)); } };
+
+// .ftz and .sat around an operation on f32.
+template <class Op, bool kFlush, bool kSaturate>
+struct Around {
+  static float in(float x) { return kFlush ? flush(x) : x; }
+  static float out(float x) {
+    if (kFlush) x = flush(x);
+    if (kSaturate) x = x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;  // NaN becomes 0
+    return x;
+  }
+  static float apply(float a) { return out(Op::apply(in(a))); }
+  static float apply(float a, float b) { return out(Op::apply(in(a), in(b))); }
+  static float apply(float a, float b, float c) { return out(Op::apply(in(a), in(b), in(c))); }
+};
+
+template <class Op>
+Handler pick_unary(bool ftz, bool sat) {
+  if (ftz) return sat ? unary_handler<float, Around<Op, true, true>> : unary_handler<float, Around<Op, true, false>>;
+  return sat ? unary_handler<float, Around<Op, false, true>> : unary_handler<float, Op>;
+}
+template <class Op>
+Handler pick_binary(bool ftz, bool sat) {
+  if (ftz) return sat ? binary_handler<float, Around<Op, true, true>> : binary_handler<float, Around<Op, true, false>>;
+  return sat ? binary_handler<float, Around<Op, false, true>> : binary_handler<float, Op>;
+}
+template <class Op>
+Handler pick_ternary(bool ftz, bool sat) {
+  if (ftz) return sat ? ternary_handler<float, Around<Op, true, true>> : ternary_handler<float, Around<Op, true, false>>;
+  return sat ? ternary_handler<float, Around<Op, false, true>> : ternary_handler<float, Op>;
+}
+
+template <class Op>
+struct Three {
+  static float apply(float a, float b, float c) { return Op::apply(Op::apply(a, b), c); }
+};
+
+// Packed f32x2: a 64-bit register is two floats a lane, 64 floats in a row.
+template <class Op, int kSources>
+void packed_handler(Warp& w, const Instruction& i, uint32_t active) {
+  float* d = w.reg<float>(i.dst);
+  const float* a = w.reg<float>(i.a);
+  const float* b = w.reg<float>(i.b);
+  const float* c = kSources == 3 ? w.reg<float>(i.c) : nullptr;
+  auto value = [=](int k) {
+    if constexpr (kSources == 3) {
+      return Op::apply(a[k], b[k], c[k]);
+    } else {
+      return Op::apply(a[k], b[k]);
+    }
+  };
+  if (active == kFullMask) {
+#pragma GCC ivdep
+    for (int k = 0; k < 64; ++k) d[k] = value(k);
+  } else {
+    for_each_active(active, [&](int lane) {
+      const float low = value(2 * lane), high = value(2 * lane + 1);
+      d[2 * lane] = low;
+      d[2 * lane + 1] = high;
+    });
+  }
+}
+
+bool decode_packed(Decoder& d, Form& form, Instruction& out, const std::string& name, bool ftz) {
+  using A = Add<float>;
+  using S = Subtract<float>;
+  using M = Multiply<float>;
+  using F = Fma<float>;
+  if (name == "add") out.handler = ftz ? packed_handler<Around<A, true, false>, 2> : packed_handler<A, 2>;
+  if (name == "sub") out.handler = ftz ? packed_handler<Around<S, true, false>, 2> : packed_handler<S, 2>;
+  if (name == "mul") out.handler = ftz ? packed_handler<Around<M, true, false>, 2> : packed_handler<M, 2>;
+  if (name == "fma") out.handler = ftz ? packed_handler<Around<F, true, false>, 3> : packed_handler<F, 3>;
+  if (!out.handler) form.unsupported();
+  if (name == "fma") {
+    decode_ternary(d, out, Type::F32X2);
+  } else {
+    decode_binary(d, out, Type::F32X2);
+  }
+  return true;
+}
+
+Handler pick_double(const std::string& name) {
+  if (name == "add") return binary_handler<double, Add<double>>;
+  if (name == "sub") return binary_handler<double, Subtract<double>>;
+  if (name == "mul") return binary_handler<double, Multiply<double>>;
+  if (name == "div") return binary_handler<double, Divide<double>>;
+  if (name == "min") return binary_handler<double, Minimum<double>>;
+  if (name == "max") return binary_handler<double, Maximum<double>>;
+  if (name == "abs") return unary_handler<double, Absolute<double>>;
+  if (name == "neg") return unary_handler<double, Negate<double>>;
+  if (name == "sqrt") return unary_handler<double, SquareRoot<double>>;
+  if (name == "rcp") return unary_handler<double, Reciprocal<double>>;
+  if (name == "fma" || name == "mad") return ternary_handler<double, Fma<double>>;
+  return nullptr;
+}
+
+Handler pick_single(const std::string& name, bool ftz, bool sat, bool nan) {
+  if (name == "add") return pick_binary<Add<float>>(ftz, sat);
+  if (name == "sub") return pick_binary<Subtract<float>>(ftz, sat);
+  if (name == "mul") return pick_binary<Multiply<float>>(ftz, sat);
+  if (name == "div") return pick_binary<Divide<float>>(ftz, sat);
+  if (name == "min") return nan ? pick_binary<MinimumNan<float>>(ftz, sat) : pick_binary<Minimum<float>>(ftz, sat);
+  if (name == "max") return nan ? pick_binary<MaximumNan<float>>(ftz, sat) : pick_binary<Maximum<float>>(ftz, sat);
+  if (name == "abs") return pick_unary<Absolute<float>>(ftz, sat);
+  if (name == "neg") return pick_unary<Negate<float>>(ftz, sat);
+  if (name == "sqrt") return pick_unary<SquareRoot<float>>(ftz, sat);
+  if (name == "rcp") return pick_unary<Reciprocal<float>>(ftz, sat);
+  if (name == "fma" || name == "mad") return pick_ternary<Fma<float>>(ftz, sat);
+  return nullptr;
+}
+
+int source_count(const std::string& name) {
+  if (name == "abs" || name == "neg" || name == "sqrt" || name == "rcp") return 1;
+  return name == "fma" || name == "mad" ? 3 : 2;
+}
+
+void decode_float(Decoder& d, Form& form, Instruction& out) {
+  const std::string& name = form.opcode();
+  const bool ftz = form.take("ftz"), sat = form.take("sat"), nan = form.take("NaN");
+  const bool approximate = form.take_any("approx", "full");
+  Rounding rounding = Rounding::NearestEven;
+  const bool nearest = form.take("rn");
+  if (form.take("rz")) rounding = Rounding::Zero;
+  if (form.take("rm")) rounding = Rounding::Down;
+  if (form.take("rp")) rounding = Rounding::Up;
+  const Type type = form.take_type();
+  if (type == Type::F32X2) {
+    if (rounding != Rounding::NearestEven) form.unsupported();
+    decode_packed(d, form, out, name, ftz);
+    return;
+  }
+  if (type != Type::F32 && type != Type::F64) form.unsupported();
+  const bool iterative = name == "div" || name == "rcp" || name == "sqrt";
+  if (iterative && !approximate) out.cost = 10;  // IEEE: a routine of about ten instructions
+  (void)nearest;
+  const int sources = source_count(name);
+  if (rounding != Rounding::NearestEven) {
+    out.handler = pick_directed_rounding(name, type, ftz, sat);
+    out.immediate = static_cast<int64_t>(rounding);
+  } else if (type == Type::F64 && approximate) {
+    out.handler = name == "rcp" ? unary_handler<double, ReciprocalWide> : nullptr;
+  } else {
+    out.handler = type == Type::F64 ? pick_double(name) : pick_single(name, ftz, sat, nan);
+  }
+  if (!out.handler) form.unsupported();
+  if (sources == 2 && d.operand_count() == 4 && (name == "min" || name == "max")) {
+    if (type != Type::F32 || ftz || sat || nan) form.unsupported("three operands");
+    out.handler = name == "min" ? ternary_handler<float, Three<Minimum<float>>> : ternary_handler<float, Three<Maximum<float>>>;
+    decode_ternary(d, out, type);
+  } else if (sources == 1) {
+    decode_unary(d, out, type);
+  } else if (sources == 2) {
+    decode_binary(d, out, type);
+  } else {
+    decode_ternary(d, out, type);
+  }
+}
+
+// add, sub, mul, div, min, max, abs, neg, fma: integer, floating-point or half by their type.
+void decode_arithmetic(Decoder& d, Form& form, Instruction& out) {
+  for (const std::string& part : form.statement().opcode) {
+    const Type type = type_from_name(part);
+    if (type == Type::F16 || type == Type::F16X2 || type == Type::BF16 || type == Type::BF16X2) {
+      decode_half_arithmetic(d, form, out);
+      return;
+    }
+    if (type == Type::F32 || type == Type::F64 || type == Type::F32X2) {
+      decode_float(d, form, out);
+      return;
+    }
+  }
+  if (!decode_integer_arithmetic(d, form, out)) form.unsupported();
+}
+
+template <class Op>
+void decode_approximate(Decoder& d, Form& form, Instruction& out) {
+  const bool ftz = form.take("ftz");
+  if (!form.take("approx")) form.unsupported();
+  const Type type = form.take_type();
+  if (type == Type::F64 && form.opcode() == "rsqrt") {
+    out.handler = unary_handler<double, ReciprocalRootWide>;
+  } else if (type == Type::F32) {
+    out.handler = pick_unary<Op>(ftz, false);
+  } else {
+    form.unsupported();
+  }
+  decode_unary(d, out, type);
+}
+
+template <class T, class Bits>
+void copy_sign(Warp& w, const Instruction& i, uint32_t active) {
+  const T* a = w.reg<T>(i.a);
+  const T* b = w.reg<T>(i.b);
+  for_lanes(w.reg<T>(i.dst), active, [=](int lane) { return std::copysign(b[lane], a[lane]); });
+}
+
+// immediate: 0 finite, 1 infinite, 2 number, 3 notanumber, 4 normal, 5 subnormal
+template <class T>
+void test_property(Warp& w, const Instruction& i, uint32_t active) {
+  const T* a = w.reg<T>(i.a);
+  uint32_t value = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    const int kind = std::fpclassify(a[lane]);
+    const bool property[] = {kind != FP_NAN && kind != FP_INFINITE, kind == FP_INFINITE, kind != FP_NAN,
+                             kind == FP_NAN, kind == FP_NORMAL, kind == FP_SUBNORMAL};
+    value |= uint32_t{property[i.immediate]} << lane;
+  }
+  write_predicate(w, i.dst, active, value);
+}
+
+}  // namespace
+
+void add_float_opcodes(OpcodeTable& table) {
+  for (const char* name : {"add", "sub", "mul", "div", "min", "max", "abs", "neg", "fma"}) table[name] = decode_arithmetic;
+  for (const char* name : {"sqrt", "rcp"}) table[name] = decode_float;
+  const DecodeFunction integer_mad = table["mad"];
+  static DecodeFunction kept_integer_mad;
+  kept_integer_mad = integer_mad;
+  table["mad"] = [](Decoder& d, Form& form, Instruction& out) {
+    const Type type = type_from_name(form.statement().opcode.back());
+    (type == Type::F32 || type == Type::F64 ? decode_float : kept_integer_mad)(d, form, out);
+  };
+  table["rsqrt"] = decode_approximate<ReciprocalRoot>;
+  table["ex2"] = decode_approximate<Exp2>;
+  table["lg2"] = decode_approximate<Log2>;
+  table["sin"] = decode_approximate<Sine>;
+  table["cos"] = decode_approximate<Cosine>;
+  table["tanh"] = decode_approximate<Tanh>;
+  table["copysign"] = [](Decoder& d, Form& form, Instruction& out) {
+    const Type type = form.take_type();
+    if (type != Type::F32 && type != Type::F64) form.unsupported();
+    out.handler = type == Type::F32 ? copy_sign<float, uint32_t> : copy_sign<double, uint64_t>;
+    decode_binary(d, out, type);
+  };
+  table["testp"] = [](Decoder& d, Form& form, Instruction& out) {
+    const char* const properties[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+    out.immediate = -1;
+    for (int k = 0; k < 6; ++k)
+      if (form.take(properties[k])) out.immediate = k;
+    const Type type = form.take_type();
+    if (out.immediate < 0 || (type != Type::F32 && type != Type::F64)) form.unsupported();
+    out.handler = type == Type::F32 ? test_property<float> : test_property<double>;
+    out.dst = d.predicate_destination(d.operand(0));
+    out.a = d.source(d.operand(1), type);
+  };
+}
+
+}  // namespace fusednorm::emulator

@@ -1,0 +1,426 @@
+// ld and st in every space, scalar and vector; .param variables of calls; prefetches.
+#include <cstring>
+
+#include "address_space.h"
+#include "lanes.h"
+#include "memory_access.h"
+
+namespace fusednorm::emulator {
+namespace {
+
+// One element of a lane, from memory into a register that may be wider (flags of sign are in dst2: 1 sign-extend).
+inline void load_element(Warp& w, const Instruction& i, int element, int lane, const uint8_t* from) {
+  uint64_t value = 0;
+  if (i.width == 16) {
+    std::memcpy(w.file + i.list[element] + 16 * lane, from, 16);
+    return;
+  }
+  std::memcpy(&value, from, i.width);
+  if (i.dst2 == 1 && i.width < 8) {
+    const int shift = 64 - 8 * i.width;
+    value = static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift);
+  }
+  std::memcpy(w.file + i.list[element] + i.register_width * lane, &value, i.register_width);
+}
+
+inline void store_element(Warp& w, const Instruction& i, int element, int lane, uint8_t* to) {
+  std::memcpy(to, w.file + i.list[element] + i.register_width * lane, i.width);
+}
+
+template <class T, int kCount>
+inline void load_contiguous(Warp& w, const Instruction& i, const uint8_t* from) {
+  const T* source = reinterpret_cast<const T*>(from);
+  for (int element = 0; element < kCount; ++element) {
+    T* d = w.reg<T>(i.list[element]);
+#pragma GCC ivdep
+    for (int lane = 0; lane < 32; ++lane) d[lane] = source[lane * kCount + element];
+  }
+}
+
+template <class T, int kCount>
+inline void store_contiguous(Warp& w, const Instruction& i, uint8_t* to) {
+  T* target = reinterpret_cast<T*>(to);
+  for (int element = 0; element < kCount; ++element) {
+    const T* s = w.reg<T>(i.list[element]);
+#pragma GCC ivdep
+    for (int lane = 0; lane < 32; ++lane) target[lane * kCount + element] = s[lane];
+  }
+}
+
+template <class T>
+inline bool load_contiguous_by_count(Warp& w, const Instruction& i, const uint8_t* from) {
+  switch (i.count) {
+    case 1: load_contiguous<T, 1>(w, i, from); return true;
+    case 2: load_contiguous<T, 2>(w, i, from); return true;
+    case 4: load_contiguous<T, 4>(w, i, from); return true;
+    case 8: load_contiguous<T, 8>(w, i, from); return true;
+    default: return false;
+  }
+}
+template <class T>
+inline bool store_contiguous_by_count(Warp& w, const Instruction& i, uint8_t* to) {
+  switch (i.count) {
+    case 1: store_contiguous<T, 1>(w, i, to); return true;
+    case 2: store_contiguous<T, 2>(w, i, to); return true;
+    case 4: store_contiguous<T, 4>(w, i, to); return true;
+    case 8: store_contiguous<T, 8>(w, i, to); return true;
+    default: return false;
+  }
+}
+
+inline bool load_fast(Warp& w, const Instruction& i, const uint8_t* from) {
+  if (i.width != i.register_width) return false;
+  switch (i.width) {
+    case 2: return load_contiguous_by_count<uint16_t>(w, i, from);
+    case 4: return load_contiguous_by_count<uint32_t>(w, i, from);
+    case 8: return load_contiguous_by_count<uint64_t>(w, i, from);
+    default: return false;
+  }
+}
+inline bool store_fast(Warp& w, const Instruction& i, uint8_t* to) {
+  if (i.width != i.register_width) return false;
+  switch (i.width) {
+    case 2: return store_contiguous_by_count<uint16_t>(w, i, to);
+    case 4: return store_contiguous_by_count<uint32_t>(w, i, to);
+    case 8: return store_contiguous_by_count<uint64_t>(w, i, to);
+    default: return false;
+  }
+}
+
+inline void load_lane(Warp& w, const Instruction& i, int lane, const uint8_t* from) {
+  if (i.width == 4 && i.register_width == 4) {
+    for (int element = 0; element < i.count; ++element)
+      std::memcpy(w.file + i.list[element] + 4 * lane, from + 4 * element, 4);
+  } else {
+    for (int element = 0; element < i.count; ++element) load_element(w, i, element, lane, from + element * i.width);
+  }
+}
+inline void store_lane(Warp& w, const Instruction& i, int lane, uint8_t* to) {
+  if (i.width == 4 && i.register_width == 4) {
+    for (int element = 0; element < i.count; ++element)
+      std::memcpy(to + 4 * element, w.file + i.list[element] + 4 * lane, 4);
+  } else {
+    for (int element = 0; element < i.count; ++element) store_element(w, i, element, lane, to + element * i.width);
+  }
+}
+
+uint32_t access_bytes(const Instruction& i) { return uint32_t{i.width} * i.count; }
+
+void load_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32], bool counted) {
+  const uint32_t bytes = access_bytes(i);
+  const uint32_t all = active;
+  while (active) {
+    const GlobalSpan span = global_span(w, active, address, bytes, AccessKind::Load, i.flags);
+    if (span.contiguous && load_fast(w, i, span.host + span.first)) continue;
+    for_each_active(span.lanes, [&](int lane) { load_lane(w, i, lane, span.host + address[lane]); });
+  }
+  if (counted) count_global(w, all, address, bytes, AccessKind::Load);
+}
+
+void store_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
+  const uint32_t bytes = access_bytes(i);
+  const uint32_t all = active;
+  while (active) {
+    const GlobalSpan span = global_span(w, active, address, bytes, AccessKind::Store, i.flags);
+    if (span.contiguous && store_fast(w, i, span.host + span.first)) continue;
+    for_each_active(span.lanes, [&](int lane) { store_lane(w, i, lane, span.host + address[lane]); });
+  }
+  count_global(w, all, address, bytes, AccessKind::Store);
+}
+
+void load_shared(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
+  const uint32_t bytes = access_bytes(i);
+  for_each_active(active, [&](int lane) {
+    load_lane(w, i, lane, shared_pointer(w, address[lane], bytes, lane, AccessKind::Load, i.flags));
+  });
+  count_shared(w, active, address, bytes, AccessKind::Load);
+}
+
+// Whether lanes that store to one address agree on the value.
+bool equal_where_shared(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
+  for (uint32_t left = active; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    for (uint32_t rest = left & (left - 1); rest; rest &= rest - 1) {
+      const int other = __builtin_ctz(rest);
+      if (address[lane] != address[other]) continue;
+      for (int element = 0; element < i.count; ++element)
+        if (std::memcmp(w.file + i.list[element] + i.register_width * lane,
+                        w.file + i.list[element] + i.register_width * other, i.width) != 0)
+          return false;
+    }
+  }
+  return true;
+}
+
+void store_shared(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
+  const uint32_t bytes = access_bytes(i);
+  // Only where two lanes meet does it matter whether they agree; the ascending case cannot.
+  bool ascending = true;
+  uint64_t last = 0;
+  for_each_active(active, [&](int lane) {
+    ascending = ascending && (last == 0 || address[lane] + 1 > last);
+    last = address[lane] + 1;
+  });
+  bool meets = !ascending;
+  if (ascending) {
+    uint64_t before = ~0ull;
+    for_each_active(active, [&](int lane) {
+      meets = meets || address[lane] == before;
+      before = address[lane];
+    });
+  }
+  w.same_value_store = meets && equal_where_shared(w, i, active, address);
+  for_each_active(active, [&](int lane) {
+    store_lane(w, i, lane, shared_pointer(w, address[lane], bytes, lane, AccessKind::Store, i.flags));
+  });
+  w.same_value_store = false;
+  w.count_store();
+  count_shared(w, active, address, bytes, AccessKind::Store);
+}
+
+void load_local(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
+  const uint32_t bytes = access_bytes(i);
+  ++w.counters->local_requests;
+  for_each_active(active, [&](int lane) { load_lane(w, i, lane, local_pointer(w, address[lane], bytes, lane)); });
+}
+void store_local(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
+  const uint32_t bytes = access_bytes(i);
+  ++w.counters->local_requests;
+  for_each_active(active, [&](int lane) { store_lane(w, i, lane, local_pointer(w, address[lane], bytes, lane)); });
+}
+void load_parameter(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
+  const uint32_t bytes = access_bytes(i);
+  for_each_active(active, [&](int lane) { load_lane(w, i, lane, parameter_pointer(w, address[lane], bytes, lane)); });
+}
+
+struct Windows {
+  uint32_t global = 0, shared = 0, local = 0, param = 0;
+};
+
+// Sorts lanes by the window of a generic address and leaves each address as its space wants it.
+Windows split_generic(uint32_t active, uint64_t address[32]) {
+  Windows lanes;
+  for_each_active(active, [&](int lane) {
+    const uint32_t bit = 1u << lane;
+    const uint64_t a = address[lane];
+    if (in_window(a, kSharedWindow)) {
+      lanes.shared |= bit;
+      address[lane] = a & 0xffffffffu;
+    } else if (in_window(a, kLocalWindow)) {
+      lanes.local |= bit;
+      address[lane] = a & 0xffffffffu;
+    } else if (in_window(a, kParamWindow)) {
+      lanes.param |= bit;
+      address[lane] = a & 0xffffffffu;
+    } else {
+      lanes.global |= bit;
+    }
+  });
+  return lanes;
+}
+
+void load(Warp& w, const Instruction& i, uint32_t active) {
+  uint64_t address[32];
+  lane_addresses(w, i, active, address);
+  switch (i.space) {
+    case Space::Global: load_global(w, i, active, address, true); return;
+    case Space::Const: load_global(w, i, active, address, false); return;
+    case Space::Shared: load_shared(w, i, active, address); return;
+    case Space::Local: load_local(w, i, active, address); return;
+    case Space::Param: load_parameter(w, i, active, address); return;
+    case Space::Generic: break;
+  }
+  const Windows lanes = split_generic(active, address);
+  if (lanes.global) load_global(w, i, lanes.global, address, true);
+  if (lanes.shared) load_shared(w, i, lanes.shared, address);
+  if (lanes.local) load_local(w, i, lanes.local, address);
+  if (lanes.param) load_parameter(w, i, lanes.param, address);
+}
+
+void load_acquire(Warp& w, const Instruction& i, uint32_t active) {
+  load(w, i, active);
+  w.yielded = true;  // it may be a spin-wait: let the others run
+}
+
+void store(Warp& w, const Instruction& i, uint32_t active) {
+  uint64_t address[32];
+  lane_addresses(w, i, active, address);
+  switch (i.space) {
+    case Space::Global: store_global(w, i, active, address); return;
+    case Space::Shared: store_shared(w, i, active, address); return;
+    case Space::Local: store_local(w, i, active, address); return;
+    default: break;
+  }
+  const Windows lanes = split_generic(active, address);
+  if (lanes.param) fault(kErrorIllegalAddress, "store to kernel parameters", __builtin_ctz(lanes.param));
+  if (lanes.global) store_global(w, i, lanes.global, address);
+  if (lanes.shared) store_shared(w, i, lanes.shared, address);
+  if (lanes.local) store_local(w, i, lanes.local, address);
+}
+
+// ld.param of a kernel's own parameter: the same for every lane.
+void load_kernel_parameter(Warp& w, const Instruction& i, uint32_t active) {
+  const uint8_t* from = parameter_pointer(w, static_cast<uint64_t>(i.immediate), access_bytes(i), __builtin_ctz(active));
+  if (i.count == 1 && i.width == i.register_width && i.width >= 4) {
+    if (i.width == 4) {
+      uint32_t value;
+      std::memcpy(&value, from, 4);
+      for_lanes(w.reg<uint32_t>(i.list[0]), active, [=](int) { return value; });
+      return;
+    }
+    if (i.width == 8) {
+      uint64_t value;
+      std::memcpy(&value, from, 8);
+      for_lanes(w.reg<uint64_t>(i.list[0]), active, [=](int) { return value; });
+      return;
+    }
+  }
+  for_each_active(active, [&](int lane) { load_lane(w, i, lane, from); });
+}
+
+// .param variables between a call and its callee: words of 32 lanes from slot c, immediate is the byte offset.
+void load_slot(Warp& w, const Instruction& i, uint32_t active) {
+  for_each_active(active, [&](int lane) {
+    uint8_t bytes[64];
+    const uint64_t first = static_cast<uint64_t>(i.immediate);
+    for (uint64_t k = 0; k < access_bytes(i); ++k)
+      bytes[k] = w.file[i.c + (first + k) / 4 * 128 + 4 * static_cast<uint64_t>(lane) + (first + k) % 4];
+    load_lane(w, i, lane, bytes);
+  });
+}
+void store_slot(Warp& w, const Instruction& i, uint32_t active) {
+  for_each_active(active, [&](int lane) {
+    uint8_t bytes[64];
+    store_lane(w, i, lane, bytes);
+    const uint64_t first = static_cast<uint64_t>(i.immediate);
+    for (uint64_t k = 0; k < access_bytes(i); ++k)
+      w.file[i.c + (first + k) / 4 * 128 + 4 * static_cast<uint64_t>(lane) + (first + k) % 4] = bytes[k];
+  });
+}
+
+Space take_space(Form& form) {
+  if (form.take("global")) return Space::Global;
+  if (form.take_any("shared", "shared::cta", "shared::cluster")) return Space::Shared;
+  if (form.take("local")) return Space::Local;
+  if (form.take("const")) return Space::Const;
+  if (form.take_any("param", "param::entry", "param::func")) return Space::Param;
+  return Space::Generic;
+}
+
+// Hints about caches change nothing here.
+void take_cache_hints(Form& form) {
+  form.take_any("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L2::cache_hint", "L2::64B", "L2::128B", "L2::256B");
+  form.take_any("L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate");
+  form.take_any("L2::evict_normal", "L2::evict_first", "L2::evict_last");
+}
+
+// The memory order and its scope; returns AccessFlags.
+uint8_t take_order(Form& form) {
+  uint8_t flags = 0;
+  form.take("weak");
+  if (form.take_any("volatile", "relaxed", "mmio")) flags = kStrong;
+  if (form.take("acquire")) flags = kStrong | kAcquire;
+  if (form.take("release")) flags = kStrong | kRelease;
+  form.take_any("cta", "cluster", "gpu", "sys");
+  return flags;
+}
+
+// The registers of element(s), a single one or {..}.
+template <class Offset>
+void decode_elements(Decoder& d, Form& form, Instruction& out, const Operand& operand, Offset offset) {
+  const bool vector = operand.kind == Operand::Kind::List;
+  const size_t count = vector ? operand.list.size() : 1;
+  if (count != out.count) form.unsupported("the number of registers does not fit the vector");
+  int register_bytes = 0, widest = 0;
+  for (size_t k = 0; k < count; ++k) {
+    out.list[k] = offset(vector ? operand.list[k] : operand, register_bytes);
+    if (widest && register_bytes != widest && (vector ? operand.list[k] : operand).kind == Operand::Kind::Register)
+      d.fail("registers of different sizes in a vector");
+    widest = std::max(widest, register_bytes);
+  }
+  out.register_width = static_cast<uint8_t>(widest);
+}
+
+Type take_shape(Form& form, Instruction& out) {
+  out.count = form.take("v2") ? 2 : form.take("v4") ? 4 : form.take("v8") ? 8 : 1;
+  const Type type = form.take_type();
+  if (type == Type::None || type == Type::Pred) form.unsupported();
+  out.width = static_cast<uint8_t>(byte_size(type));
+  if (uint32_t{out.width} * out.count > 32) form.unsupported("more than 32 bytes");
+  return type;
+}
+
+void decode_load(Decoder& d, Form& form, Instruction& out) {
+  out.space = take_space(form);
+  out.flags = take_order(form);
+  form.take("nc");
+  form.take("unified");
+  take_cache_hints(form);
+  const Type type = take_shape(form, out);
+  const int at_least = byte_size(type) == 1 ? 2 : byte_size(type);
+  decode_elements(d, form, out, d.operand(0), [&](const Operand& operand, int& bytes) {
+    return d.destination_any(operand, bytes, at_least);
+  });
+  out.dst2 = is_signed(type) ? 1 : 0;
+  const Operand& address = d.operand(1);
+  if (out.space == Space::Param) {
+    out.cost = 0;
+    uint32_t offset = 0;
+    if (const ParamSlot* slot = address.name.empty() ? nullptr : d.param_slot(address.name)) {
+      if (address.value + access_bytes(out) > slot->bytes) d.fail("past the end of the parameter " + address.name);
+      out.handler = load_slot;
+      out.c = slot->offset;
+      out.immediate = address.value;
+      return;
+    }
+    if (!address.name.empty() && d.kernel_parameter(address.name, offset)) {
+      out.handler = load_kernel_parameter;
+      out.immediate = address.value + offset;
+      return;
+    }
+  }
+  d.address(address, out);
+  out.handler = (out.flags & kStrong) ? load_acquire : load;
+}
+
+void decode_store(Decoder& d, Form& form, Instruction& out) {
+  out.space = take_space(form);
+  out.flags = take_order(form);
+  take_cache_hints(form);
+  const Type type = take_shape(form, out);
+  decode_elements(d, form, out, d.operand(1), [&](const Operand& operand, int& bytes) {
+    return d.source_any(operand, bytes, byte_size(type) == 1 ? Type::B16 : type);
+  });
+  const Operand& address = d.operand(0);
+  if (out.space == Space::Param) {
+    out.cost = 0;
+    const ParamSlot* slot = d.param_slot(address.name);
+    if (!slot) d.fail("st.param to something that is not a parameter of a call");
+    if (address.value + access_bytes(out) > slot->bytes) d.fail("past the end of the parameter " + address.name);
+    out.handler = store_slot;
+    out.c = slot->offset;
+    out.immediate = address.value;
+    return;
+  }
+  if (out.space == Space::Const) form.unsupported();
+  d.address(address, out);
+  out.handler = store;
+}
+
+void no_operation(Warp&, const Instruction&, uint32_t) {}
+
+}  // namespace
+
+void add_memory_opcodes(OpcodeTable& table) {
+  table["ld"] = table["ldu"] = decode_load;
+  table["st"] = decode_store;
+  table["prefetch"] = table["prefetchu"] = table["applypriority"] = table["discard"] = [](Decoder& d, Form& form, Instruction& out) {
+    form.take_any("global", "local", "tensormap");
+    form.take_any("L1", "L2", "L2::evict_last", "L2::evict_normal");
+    if (form.opcode() == "discard") form.unsupported();
+    (void)d;
+    out.handler = no_operation;
+  };
+}
+
+}  // namespace fusednorm::emulator

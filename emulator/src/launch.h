@@ -1,0 +1,85 @@
+// One kernel launch: its shape, its parameters and the state its blocks share.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "counters.h"
+#include "memory.h"
+#include "program.h"
+
+namespace fusednorm::emulator {
+
+struct Checks {
+  bool uninitialised = true;   // reads of shared and global memory nobody wrote
+  bool shared_races = true;
+  bool global_races = false;
+};
+
+struct Warp;
+class GlobalRaces;
+
+// A checker's finding or an error of the kernel; `error` is a cudaError_t.
+struct Fault : std::runtime_error {
+  Fault(int error_, const std::string& what, int lane_ = -1) : std::runtime_error(what), error(error_), lane(lane_) {}
+  int error;
+  int lane;
+};
+
+struct Launch {
+  const Program* program = nullptr;
+  Memory* memory = nullptr;
+  int device = 0;
+  uint32_t sm_count = 1;
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
+  bool explicit_cluster = false;
+  bool cooperative = false;
+  uint32_t dynamic_shared_bytes = 0;
+  std::vector<uint8_t> parameters;
+  uint64_t grid_workspace = 0;      // device address, for cooperative launches
+  uint64_t id = 0;                  // unique, for the marks in allocations
+  uint64_t seed = 0;                // 0: fixed order
+  uint32_t host_threads = 1;
+  uint32_t resident_clusters = 1;   // that the device holds at once
+  Checks checks;
+  GlobalRaces* global_races = nullptr;
+
+  // State while it runs.
+  std::atomic<uint64_t> next_cluster{0};
+  // Memory changes of each host thread; their sum is the progress a spinning warp may hope for.
+  struct alignas(64) Progress { std::atomic<uint64_t> stores{0}; };
+  std::vector<Progress> progress;
+  std::atomic<bool> stop{false};
+  std::mutex fault_mutex;
+  std::unique_ptr<Fault> fault;
+  std::string fault_report;
+  Counters counters;
+
+  uint32_t running_workers = 0;
+  std::vector<const void*> idle_workers;
+
+  // Which cluster is started at a turn: in order, or shuffled by the seed.
+  uint64_t order(uint64_t turn, uint64_t count) const;
+  void idle(const void* worker, bool is_idle);
+  uint32_t busy_workers();
+  uint64_t blocks() const { return uint64_t{grid[0]} * grid[1] * grid[2]; }
+  uint64_t stores() const {
+    uint64_t total = 0;
+    for (const Progress& part : progress) total += part.stores.load(std::memory_order_relaxed);
+    return total;
+  }
+  uint32_t threads() const { return block[0] * block[1] * block[2]; }
+  uint32_t cluster_blocks() const { return cluster[0] * cluster[1] * cluster[2]; }
+};
+
+// Runs every block; afterwards `fault` is set if something went wrong.
+void run_launch(Launch& launch);
+
+// The report of a fault: kernel, block, thread, PTX line, source line.
+std::string describe_fault(const Launch& launch, const Warp* warp, const Fault& fault);
+
+}  // namespace fusednorm::emulator

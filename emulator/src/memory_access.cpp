@@ -1,0 +1,259 @@
+// Checked access of a warp to global, shared, local and parameter memory: bounds, alignment, marks and counts.
+#include "memory_access.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "address_space.h"
+#include "lanes.h"
+#include "race_checker.h"
+
+namespace fusednorm::emulator {
+
+void fault(int error, const std::string& what, int lane) { throw Fault(error, what, lane); }
+
+std::string hexadecimal(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+namespace {
+
+const char* verb(AccessKind kind) {
+  return kind == AccessKind::Load ? "load" : kind == AccessKind::Store ? "store" : "atomic operation";
+}
+
+std::string describe(AccessKind kind, const char* space, uint32_t bytes, uint64_t address) {
+  return std::string(space) + " " + verb(kind) + " of " + std::to_string(bytes) + " bytes at " + hexadecimal(address);
+}
+
+void check_alignment(uint32_t active, const uint64_t address[32], uint32_t bytes, AccessKind kind, const char* space) {
+  uint64_t low_bits = 0;
+  for (int lane = 0; lane < 32; ++lane) low_bits |= (active >> lane & 1) ? address[lane] : 0;
+  if ((low_bits & (bytes - 1)) == 0) return;
+  for_each_active(active, [&](int lane) {
+    if (address[lane] & (bytes - 1))
+      fault(kErrorMisaligned, "misaligned " + describe(kind, space, bytes, address[lane]) + ": the address must be a multiple of " +
+                                  std::to_string(bytes), lane);
+  });
+}
+
+bool is_contiguous(uint32_t active, const uint64_t address[32], uint32_t bytes) {
+  if (active != kFullMask) return false;
+  uint64_t difference = 0;
+  for (int lane = 0; lane < 32; ++lane) difference |= address[lane] ^ (address[0] + static_cast<uint64_t>(lane) * bytes);
+  return difference == 0;
+}
+
+Allocation& locate(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind) {
+  Allocation* allocation = w.recent;
+  if (!allocation || !allocation->contains(address, bytes)) {
+    allocation = w.launch->memory->find_live(address, bytes);
+    const bool usable = allocation && (allocation->device == w.launch->device || allocation->kind == MemoryKind::Host ||
+                                       allocation->kind == MemoryKind::Managed);
+    if (!usable || (kind != AccessKind::Load && allocation->kind == MemoryKind::Constant))
+      fault(kErrorIllegalAddress, "out-of-bounds " + describe(kind, "global", bytes, address) + ": " +
+                                      w.launch->memory->explain(address, bytes, w.launch->device), lane);
+    if (allocation->touched_by.load(std::memory_order_acquire) != w.launch->id)
+      w.launch->memory->begin_touch(*allocation, w.launch->id, w.launch->checks.global_races);
+    w.recent = allocation;
+  } else if (kind != AccessKind::Load && allocation->kind == MemoryKind::Constant) {
+    fault(kErrorIllegalAddress, describe(kind, "global", bytes, address) + ": constant memory is read-only", lane);
+  }
+  return *allocation;
+}
+
+void mark_sectors(Allocation& allocation, uint64_t first_byte, uint64_t end_byte, AccessKind kind) {
+  const uint64_t origin = allocation.address / 32;
+  const uint64_t begin = first_byte / 32 - origin, end = (end_byte + 31) / 32 - origin;
+  if (kind != AccessKind::Store) allocation.loaded_first.set_where_clear_in(allocation.stored, begin, end);
+  if (kind != AccessKind::Load) allocation.stored.set(begin, end);
+}
+
+[[noreturn]] void uninitialised(const Allocation& allocation, uint64_t offset, uint32_t bytes, uint64_t address, int lane,
+                                AccessKind kind) {
+  fault(kErrorLaunchFailure, "uninitialised " + describe(kind, "global", bytes, address) + ": nobody has written byte " +
+                                 std::to_string(offset) + " of the allocation of " + std::to_string(allocation.bytes) +
+                                 " bytes at " + hexadecimal(allocation.address), lane);
+}
+
+}  // namespace
+
+void lane_addresses(Warp& w, const Instruction& i, uint32_t, uint64_t out[32]) {
+  const uint64_t offset = static_cast<uint64_t>(i.immediate);
+  if (i.flags & kNarrowAddress) {
+    const uint32_t* a = w.reg<uint32_t>(i.a);
+    for (int lane = 0; lane < 32; ++lane) out[lane] = uint32_t(a[lane] + uint32_t(offset));
+  } else {
+    const uint64_t* a = w.reg<uint64_t>(i.a);
+    for (int lane = 0; lane < 32; ++lane) out[lane] = a[lane] + offset;
+  }
+}
+
+GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], uint32_t bytes, AccessKind kind, uint8_t flags) {
+  check_alignment(active, address, bytes, kind, "global");
+  const int leader = __builtin_ctz(active);
+  Allocation& allocation = locate(w, address[leader], bytes, leader, kind);
+  GlobalSpan span{};
+  span.contiguous = is_contiguous(active, address, bytes) && allocation.contains(address[31], bytes);
+  span.host = allocation.host - allocation.address;
+  const bool check_written = w.launch->checks.uninitialised && !allocation.fully_written;
+  if (span.contiguous) {
+    span.lanes = active;
+    span.first = address[0];
+    const uint64_t offset = address[0] - allocation.address, size = 32ull * bytes;
+    mark_sectors(allocation, address[0], address[0] + size, kind);
+    if (check_written && kind != AccessKind::Store) {
+      const uint64_t missing = allocation.written.first_clear(offset, offset + size);
+      if (missing < offset + size) {
+        const int lane = static_cast<int>((missing - offset) / bytes);
+        uninitialised(allocation, missing, bytes, address[lane], lane, kind);
+      }
+    }
+    if (kind == AccessKind::Store && !allocation.fully_written) allocation.written.set(offset, offset + size);
+  } else {
+    for_each_active(active, [&](int lane) {
+      if (!allocation.contains(address[lane], bytes)) return;
+      span.lanes |= 1u << lane;
+      const uint64_t offset = address[lane] - allocation.address;
+      mark_sectors(allocation, address[lane], address[lane] + bytes, kind);
+      if (check_written && kind != AccessKind::Store) {
+        const uint64_t missing = allocation.written.first_clear(offset, offset + bytes);
+        if (missing < offset + bytes) uninitialised(allocation, missing, bytes, address[lane], lane, kind);
+      }
+      if (kind == AccessKind::Store && !allocation.fully_written) allocation.written.set(offset, offset + bytes);
+    });
+  }
+  if (w.launch->checks.global_races && allocation.shadow) check_global(w, allocation, span.lanes, address, bytes, kind, flags);
+  active &= ~span.lanes;
+  if (kind != AccessKind::Load) w.count_store();
+  return span;
+}
+
+void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes, AccessKind kind) {
+  uint64_t sectors = 0;
+  if (is_contiguous(active, address, bytes)) {
+    sectors = (address[31] + bytes - 1) / 32 - address[0] / 32 + 1;
+  } else {
+    uint64_t list[64];
+    int count = 0;
+    bool sorted = true;
+    for_each_active(active, [&](int lane) {
+      for (uint64_t sector = address[lane] / 32; sector <= (address[lane] + bytes - 1) / 32; ++sector) {
+        if (count && list[count - 1] == sector) continue;
+        if (count && list[count - 1] > sector) sorted = false;
+        list[count++] = sector;
+      }
+    });
+    if (!sorted) {
+      std::sort(list, list + count);
+      count = static_cast<int>(std::unique(list, list + count) - list);
+    }
+    sectors = static_cast<uint64_t>(count);
+  }
+  Counters& counters = *w.counters;
+  if (kind == AccessKind::Load) {
+    ++counters.global_load_requests;
+    counters.global_load_sectors += sectors;
+  } else {
+    ++counters.global_store_requests;
+    counters.global_store_sectors += sectors;
+    if (kind == AccessKind::Atomic) ++counters.global_atomics;
+  }
+}
+
+uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind, uint8_t flags) {
+  Block* owner = w.block;
+  uint32_t offset = static_cast<uint32_t>(address);
+  if (offset >> kClusterRankShift) {
+    const uint32_t rank = (offset >> kClusterRankShift) - 1;
+    offset &= (1u << kClusterRankShift) - 1;
+    if (rank >= w.block->cluster->blocks.size())
+      fault(kErrorIllegalAddress, "out-of-bounds " + describe(kind, "shared", bytes, address) + ": no block of rank " +
+                                      std::to_string(rank) + " in the cluster", lane);
+    owner = &w.block->cluster->blocks[rank];
+    if (owner->finished)
+      fault(kErrorIllegalAddress, describe(kind, "distributed shared", bytes, address) + ": the block of rank " +
+                                      std::to_string(rank) + " has already exited", lane);
+  }
+  if (uint64_t{offset} + bytes > owner->shared.size())
+    fault(kErrorIllegalAddress, "out-of-bounds " + describe(kind, "shared", bytes, offset) + ": the block has " +
+                                    std::to_string(owner->shared.size()) + " bytes of shared memory", lane);
+  if (offset & (bytes - 1))
+    fault(kErrorMisaligned, "misaligned " + describe(kind, "shared", bytes, offset) + ": the address must be a multiple of " +
+                                std::to_string(bytes), lane);
+  const Checks& checks = w.launch->checks;
+  if (checks.uninitialised) {
+    // An access is aligned to its size, so it never straddles a word of bits.
+    uint64_t& word = owner->shared_written[offset / 64];
+    const uint64_t mask = ((bytes == 64 ? 0 : 1ull << bytes) - 1) << (offset % 64);
+    if (kind != AccessKind::Store && (word & mask) != mask)
+      fault(kErrorLaunchFailure, "uninitialised " + describe(kind, "shared", bytes, offset) +
+                                     ": nobody in the block has written it (is a __syncthreads or a cp.async wait missing?)", lane);
+    if (kind != AccessKind::Load) word |= mask;
+  }
+  if (checks.shared_races) check_shared(w, *owner, offset, bytes, lane, kind, flags);
+  return owner->shared.data() + offset;
+}
+
+void count_shared(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes, AccessKind kind) {
+  Counters& counters = *w.counters;
+  if (kind == AccessKind::Load) {
+    ++counters.shared_load_requests;
+  } else {
+    ++counters.shared_store_requests;
+    if (kind == AccessKind::Atomic) ++counters.shared_atomics;
+  }
+  const uint32_t words = bytes <= 4 ? 1 : bytes / 4;
+  if (is_contiguous(active, address, bytes)) {
+    counters.shared_wavefronts += words;
+    counters.shared_ideal_wavefronts += bytes < 4 ? 1 : words;
+    return;
+  }
+  // 8-byte accesses go half a warp at a time, 16-byte ones a quarter; a wavefront serves one word of each of 32 banks.
+  const int lanes_a_pass = static_cast<int>(32 / words);
+  uint64_t ideal_words = 0;
+  for (int first = 0; first < 32; first += lanes_a_pass) {
+    uint32_t seen[32 * 4];
+    int count = 0;
+    uint8_t depth[32] = {};
+    for (int lane = first; lane < first + lanes_a_pass; ++lane) {
+      if (!(active >> lane & 1)) continue;
+      for (uint32_t k = 0; k < words; ++k) {
+        const uint32_t word = static_cast<uint32_t>(address[lane] / 4) + k;
+        if (std::find(seen, seen + count, word) != seen + count) continue;
+        seen[count++] = word;
+        ++depth[word % 32];
+      }
+    }
+    counters.shared_wavefronts += *std::max_element(depth, depth + 32);
+    ideal_words += static_cast<uint64_t>(count);
+  }
+  counters.shared_ideal_wavefronts += (ideal_words + 31) / 32;
+}
+
+uint8_t* local_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane) {
+  const uint32_t size = w.launch->program->local_bytes;
+  if (address + bytes > size)
+    fault(kErrorIllegalAddress, "out-of-bounds local access of " + std::to_string(bytes) + " bytes at " + hexadecimal(address) +
+                                    ": the thread has " + std::to_string(size) + " bytes of local memory", lane);
+  if (address & (bytes - 1)) fault(kErrorMisaligned, "misaligned local access at " + hexadecimal(address), lane);
+  return w.local.data() + static_cast<size_t>(lane) * size + address;
+}
+
+const uint8_t* parameter_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane) {
+  if (address + bytes > w.launch->parameters.size())
+    fault(kErrorIllegalAddress, "out-of-bounds access to kernel parameters at offset " + std::to_string(address), lane);
+  return w.launch->parameters.data() + address;
+}
+
+const uint8_t* generic_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind) {
+  if (in_window(address, kSharedWindow)) return shared_pointer(w, address & 0xffffffffu, bytes, lane, kind, 0);
+  if (in_window(address, kLocalWindow)) return local_pointer(w, address & 0xffffffffu, bytes, lane);
+  if (in_window(address, kParamWindow)) return parameter_pointer(w, address & 0xffffffffu, bytes, lane);
+  Allocation& allocation = locate(w, address, bytes, lane, kind);
+  return allocation.host + (address - allocation.address);
+}
+
+}  // namespace fusednorm::emulator

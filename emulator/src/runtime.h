@@ -1,0 +1,138 @@
+// State behind the CUDA runtime API: devices, modules, kernels, streams, and what went wrong last.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "../include/fusednorm_emulator.h"
+#include "fatbin.h"
+#include "launch.h"
+#include "memory.h"
+#include "program.h"
+
+namespace fusednorm::emulator {
+
+struct Device {
+  FusednormEmulatorDevice config{};
+  std::mutex mutex;                    // one kernel, copy or allocation at a time
+  cudaError_t sticky = cudaSuccess;
+  uint64_t grid_workspace = 0;
+  int capability() const { return config.major * 10 + config.minor; }
+};
+
+// A module as one device sees it.
+struct LoadedModule {
+  Module module;
+  std::map<std::string, Allocation*> variables;
+  std::map<std::string, Program> programs;
+  cudaError_t error = cudaSuccess;
+  std::string why;
+};
+
+struct RegisteredModule {
+  const void* wrapper = nullptr;
+  Fatbin fatbin;
+  std::map<int, std::unique_ptr<LoadedModule>> loaded;   // by device
+};
+
+struct Kernel {
+  RegisteredModule* module = nullptr;
+  std::string name;
+  int max_dynamic_shared = 0;          // 0: the device's limit without opting in
+  bool allows_large_clusters = false;
+  int carveout = -1;
+};
+
+struct HostVariable {
+  RegisteredModule* module = nullptr;
+  std::string name;
+  size_t bytes = 0;
+};
+
+struct Node {
+  cudaGraphNodeType type;
+  std::function<cudaError_t()> run;
+};
+struct Graph { std::vector<Node> nodes; };
+
+struct Stream {
+  int device = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  Graph* capture = nullptr;
+  bool capture_origin = false;
+  bool capture_invalid = false;
+};
+
+struct Event {
+  bool recorded = false;
+  double milliseconds = 0;
+  int device = 0;
+  Graph* capture = nullptr;
+};
+
+struct LaunchShape {
+  dim3 grid, block, cluster{1, 1, 1};
+  bool has_cluster = false;
+  bool cooperative = false;
+  size_t dynamic_shared = 0;
+};
+
+class Runtime {
+ public:
+  static Runtime& get();
+
+  std::mutex mutex;                    // of everything below but the devices' own state
+  std::vector<std::unique_ptr<Device>> devices;
+  Memory memory;
+  std::vector<std::unique_ptr<RegisteredModule>> modules;
+  std::map<const void*, Kernel*> kernels_by_host;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::set<const void*> kernel_handles;
+  std::map<const void*, HostVariable> variables;
+  std::set<Stream*> streams;
+  std::set<Event*> events;
+  std::vector<FusednormEmulatorLaunch> launches;
+  std::string last_report;
+  bool print_reports = true;
+  bool print_counters = false;
+  uint64_t seed = 0;
+  uint64_t next_launch = 1;
+  unsigned host_threads = 0;
+  Checks checks;
+  int capturing_globally = 0;          // streams in a capture that forbids unsafe calls
+
+  Device& device(int index) { return *devices[static_cast<size_t>(index)]; }
+  LoadedModule& load(RegisteredModule& module, int device);
+  Kernel* kernel(const void* function);
+  const Program* program(Kernel& kernel, int device, cudaError_t& error);
+  void report(const std::string& text);
+  void set_devices(std::vector<FusednormEmulatorDevice> configs);
+
+ private:
+  Runtime();
+};
+
+int current_device();
+void set_current_device(int device);
+// Remembers an error for cudaGetLastError and returns it.
+cudaError_t result(cudaError_t error);
+// The sticky error of the current device, if any.
+cudaError_t device_state();
+// cudaErrorStreamCaptureUnsupported while a capture forbids this call.
+cudaError_t unsafe_call();
+Stream* find_stream(cudaStream_t stream, cudaError_t& error);
+// Runs the action now, or records it if the stream is being captured.
+cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<cudaError_t()> action);
+cudaError_t launch_kernel(const void* function, const LaunchShape& shape, void** arguments, cudaStream_t stream);
+int blocks_per_multiprocessor(const Device& device, const Program& program, int threads, size_t dynamic_shared);
+bool device_preset(int major, int minor, FusednormEmulatorDevice& out);
+
+}  // namespace fusednorm::emulator

@@ -1,0 +1,353 @@
+// Kernel launches: limits, parameters, running, counters; registration of what nvcc embeds.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "runtime.h"
+
+namespace fusednorm::emulator {
+namespace {
+
+// Why a device would refuse the launch; the sentence goes into the report.
+cudaError_t check_limits(const Device& device, const Kernel& kernel, const Program& program, const LaunchShape& shape, std::string& why) {
+  const Function& function = *program.function;
+  const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  auto text = [](const dim3& d) { return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z); };
+  if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0 || shape.grid.x > 2147483647u || shape.grid.y > 65535 || shape.grid.z > 65535) {
+    why = "a grid of " + text(shape.grid) + " blocks: each must be at least 1 and at most 2147483647 x 65535 x 65535";
+    return cudaErrorInvalidConfiguration;
+  }
+  if (threads == 0 || threads > 1024 || shape.block.x > 1024 || shape.block.y > 1024 || shape.block.z > 64) {
+    why = "a block of " + text(shape.block) + " threads: at most 1024 in all, 1024 x 1024 x 64 by direction";
+    return cudaErrorInvalidConfiguration;
+  }
+  if (function.max_threads && threads > function.max_threads) {
+    why = "a block of " + std::to_string(threads) + " threads, but __launch_bounds__ promised at most " + std::to_string(function.max_threads);
+    return cudaErrorLaunchOutOfResources;
+  }
+  const uint32_t* required = function.required_threads;
+  if (required[0] && (shape.block.x != required[0] || shape.block.y != required[1] || shape.block.z != required[2])) {
+    why = "a block of " + text(shape.block) + " threads, but the kernel requires another size (.reqntid)";
+    return cudaErrorInvalidValue;
+  }
+  if (function.max_registers && uint64_t{function.max_registers} * ((threads + 31) / 32 * 32) > 65536) {
+    why = "a block of " + std::to_string(threads) + " threads with " + std::to_string(function.max_registers) + " registers each needs more than 65536";
+    return cudaErrorLaunchOutOfResources;
+  }
+  const size_t allowed = kernel.max_dynamic_shared
+                             ? static_cast<size_t>(kernel.max_dynamic_shared)
+                             : device.config.shared_per_block - std::min<size_t>(device.config.shared_per_block, program.static_shared_bytes);
+  const size_t total = shape.dynamic_shared + program.static_shared_bytes;
+  if (shape.dynamic_shared > allowed || total > device.config.shared_per_block_optin) {
+    why = std::to_string(shape.dynamic_shared) + " bytes of dynamic shared memory (and " + std::to_string(program.static_shared_bytes) +
+          " static): the kernel may use " + std::to_string(allowed) + " (cudaFuncSetAttribute raises it), the device has " +
+          std::to_string(device.config.shared_per_block_optin) + " a block";
+    return cudaErrorInvalidValue;
+  }
+  if (shape.has_cluster) {
+    const uint32_t blocks = shape.cluster.x * shape.cluster.y * shape.cluster.z;
+    const uint32_t most = kernel.allows_large_clusters ? 16 : 8;
+    if (device.config.major < 9) {
+      why = "clusters need compute capability 9.0";
+      return cudaErrorNotSupported;
+    }
+    if (blocks == 0 || blocks > most || shape.grid.x % shape.cluster.x || shape.grid.y % shape.cluster.y || shape.grid.z % shape.cluster.z) {
+      why = "clusters of " + text(shape.cluster) + " blocks in a grid of " + text(shape.grid) + ": the grid must be a multiple, and at most " +
+            std::to_string(most) + " blocks may form one";
+      return cudaErrorInvalidClusterSize;
+    }
+    if (uint64_t{blocks} > uint64_t(device.config.multiprocessors) * uint64_t(blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared))) {
+      why = "the device cannot hold one cluster of " + std::to_string(blocks) + " blocks";
+      return cudaErrorInvalidClusterSize;
+    }
+  }
+  if (shape.cooperative) {
+    const uint64_t resident = uint64_t(device.config.multiprocessors) * uint64_t(blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared));
+    const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+    if (blocks > resident) {
+      why = "a cooperative launch of " + std::to_string(blocks) + " blocks, but only " + std::to_string(resident) + " are resident at once";
+      return cudaErrorCooperativeLaunchTooLarge;
+    }
+  }
+  return cudaSuccess;
+}
+
+void record(Runtime& runtime, const Launch& launch) {
+  FusednormEmulatorLaunch out{};
+  const Counters& c = launch.counters;
+  std::snprintf(out.kernel, sizeof out.kernel, "%s", launch.program->name.c_str());
+  out.device = launch.device;
+  std::copy(launch.grid, launch.grid + 3, out.grid);
+  std::copy(launch.block, launch.block + 3, out.block);
+  std::copy(launch.cluster, launch.cluster + 3, out.cluster);
+  out.dynamic_shared_bytes = launch.dynamic_shared_bytes;
+  out.static_shared_bytes = launch.program->static_shared_bytes;
+  out.cooperative = launch.cooperative;
+  out.failed = launch.fault != nullptr;
+  out.warp_instructions = c.warp_instructions;
+  out.thread_instructions = c.thread_instructions;
+  out.issue_slots = c.warp_instructions * 32;
+  out.raw_warp_instructions = c.raw_warp_instructions;
+  out.raw_thread_instructions = c.raw_thread_instructions;
+  out.global_load_requests = c.global_load_requests;
+  out.global_store_requests = c.global_store_requests;
+  out.global_load_sectors = c.global_load_sectors;
+  out.global_store_sectors = c.global_store_sectors;
+  out.dram_load_sectors = c.distinct_load_sectors;
+  out.dram_store_sectors = c.distinct_store_sectors;
+  out.shared_load_requests = c.shared_load_requests;
+  out.shared_store_requests = c.shared_store_requests;
+  out.shared_wavefronts = c.shared_wavefronts;
+  out.shared_ideal_wavefronts = c.shared_ideal_wavefronts;
+  out.local_requests = c.local_requests;
+  out.block_barriers = c.block_barriers;
+  out.cluster_barriers = c.cluster_barriers;
+  out.warp_barriers = c.warp_barriers;
+  out.shuffles = c.shuffles;
+  out.votes = c.votes;
+  out.global_atomics = c.global_atomics;
+  out.shared_atomics = c.shared_atomics;
+  out.divergent_branches = c.divergent_branches;
+  runtime.launches.push_back(out);
+  if (!runtime.print_counters) return;
+  auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::fprintf(stderr,
+               "fusednorm emulator: %s <<<(%u,%u,%u),(%u,%u,%u),%u>>> device %d\n"
+               "  instructions: warp %llu thread %llu issue-slots %llu; barriers %llu shuffles %llu votes %llu\n"
+               "  global: load requests %llu sectors %llu dram %llu; store requests %llu sectors %llu dram %llu; atomics %llu\n"
+               "  shared: load requests %llu store requests %llu wavefronts %llu ideal %llu atomics %llu; local requests %llu; divergent branches %llu\n",
+               out.kernel, out.grid[0], out.grid[1], out.grid[2], out.block[0], out.block[1], out.block[2], out.dynamic_shared_bytes, out.device,
+               n(out.warp_instructions), n(out.thread_instructions), n(out.issue_slots), n(out.block_barriers), n(out.shuffles), n(out.votes),
+               n(out.global_load_requests), n(out.global_load_sectors), n(out.dram_load_sectors), n(out.global_store_requests),
+               n(out.global_store_sectors), n(out.dram_store_sectors), n(out.global_atomics), n(out.shared_load_requests),
+               n(out.shared_store_requests), n(out.shared_wavefronts), n(out.shared_ideal_wavefronts), n(out.shared_atomics),
+               n(out.local_requests), n(out.divergent_branches));
+}
+
+cudaError_t execute(const Program& program, int device_index, const LaunchShape& shape, const std::vector<uint8_t>& parameters) {
+  Runtime& runtime = Runtime::get();
+  Device& device = runtime.device(device_index);
+  std::lock_guard<std::mutex> device_lock(device.mutex);
+  if (device.sticky != cudaSuccess) return device.sticky;
+  Launch launch;
+  launch.program = &program;
+  launch.memory = &runtime.memory;
+  launch.device = device_index;
+  launch.sm_count = static_cast<uint32_t>(device.config.multiprocessors);
+  const dim3* const sizes[3] = {&shape.grid, &shape.block, &shape.cluster};
+  uint32_t* const targets[3] = {launch.grid, launch.block, launch.cluster};
+  for (int k = 0; k < 3; ++k) {
+    targets[k][0] = sizes[k]->x;
+    targets[k][1] = sizes[k]->y;
+    targets[k][2] = sizes[k]->z;
+  }
+  launch.explicit_cluster = shape.has_cluster;
+  launch.cooperative = shape.cooperative;
+  launch.dynamic_shared_bytes = static_cast<uint32_t>(shape.dynamic_shared);
+  launch.parameters = parameters;
+  launch.resident_clusters = std::max(1u, launch.sm_count * static_cast<uint32_t>(blocks_per_multiprocessor(device, program, int(launch.threads()), shape.dynamic_shared)) / launch.cluster_blocks());
+  if (shape.cooperative) {
+    if (!device.grid_workspace) {
+      Allocation* workspace = runtime.memory.allocate(device_index, 64, MemoryKind::Variable);
+      workspace->fully_written = true;
+      workspace->name = "the workspace of grid.sync";
+      device.grid_workspace = workspace->address;
+    }
+    launch.grid_workspace = device.grid_workspace;
+  }
+  {
+    std::lock_guard<std::mutex> lock(runtime.mutex);
+    launch.id = runtime.next_launch++;
+    launch.seed = runtime.seed;
+    launch.checks = runtime.checks;
+    launch.host_threads = runtime.host_threads ? runtime.host_threads : std::max(1u, std::thread::hardware_concurrency());
+  }
+  run_launch(launch);
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  record(runtime, launch);
+  if (launch.fault) {
+    device.sticky = static_cast<cudaError_t>(launch.fault->error);
+    runtime.report(launch.fault_report);
+  }
+  return cudaSuccess;  // as on a device, the error shows at the next call
+}
+
+struct CallConfiguration {
+  dim3 grid, block;
+  size_t shared;
+  cudaStream_t stream;
+};
+thread_local std::vector<CallConfiguration> call_configurations;
+
+}  // namespace
+
+int blocks_per_multiprocessor(const Device& device, const Program& program, int threads, size_t dynamic_shared) {
+  if (threads <= 0) return 0;
+  const int rounded = (threads + 31) / 32 * 32;
+  int blocks = std::min(device.config.threads_per_multiprocessor / rounded, device.config.blocks_per_multiprocessor);
+  const size_t shared = (program.static_shared_bytes + dynamic_shared + 1024 + 127) / 128 * 128;
+  blocks = std::min<int>(blocks, static_cast<int>(device.config.shared_per_multiprocessor / shared));
+  if (program.function->max_registers) blocks = std::min<int>(blocks, 65536 / (static_cast<int>(program.function->max_registers) * rounded));
+  return blocks;
+}
+
+cudaError_t launch_kernel(const void* function, const LaunchShape& requested, void** arguments, cudaStream_t stream) {
+  Runtime& runtime = Runtime::get();
+  if (const cudaError_t sticky = device_state()) return result(sticky);
+  cudaError_t error = cudaSuccess;
+  const Stream* where = find_stream(stream, error);
+  if (error != cudaSuccess) return result(error);
+  const int device_index = current_device();
+  LaunchShape shape = requested;
+  const Program* program = nullptr;
+  std::vector<uint8_t> parameters;
+  {
+    std::lock_guard<std::mutex> lock(runtime.mutex);
+    if (where && where->device != device_index) {
+      runtime.report("fusednorm emulator: the stream belongs to device " + std::to_string(where->device) + ", but the current device is " +
+                     std::to_string(device_index));
+      return result(cudaErrorInvalidResourceHandle);
+    }
+    Kernel* kernel = runtime.kernel(function);
+    if (!kernel) {
+      runtime.report("fusednorm emulator: launch of an unknown kernel (its host function was never registered)");
+      return result(cudaErrorInvalidDeviceFunction);
+    }
+    program = runtime.program(*kernel, device_index, error);
+    if (!program) return result(error);
+    const uint32_t* required = program->function->required_cluster;
+    if (required[0] && !shape.has_cluster) {
+      shape.cluster = dim3(required[0], required[1], required[2]);
+      shape.has_cluster = true;
+    }
+    std::string why;
+    error = check_limits(runtime.device(device_index), *kernel, *program, shape, why);
+    if (error != cudaSuccess) {
+      runtime.report("fusednorm emulator: launch of " + kernel->name + " refused: " + why);
+      return result(error);
+    }
+    parameters.resize(program->parameter_bytes);
+    for (size_t k = 0; k < program->parameters.size(); ++k) {
+      if (!arguments || !arguments[k]) {
+        runtime.report("fusednorm emulator: launch of " + kernel->name + " without argument " + std::to_string(k));
+        return result(cudaErrorInvalidValue);
+      }
+      std::memcpy(parameters.data() + program->parameters[k].offset, arguments[k], program->parameters[k].bytes);
+    }
+  }
+  return result(submit(stream, cudaGraphNodeTypeKernel, [=] { return execute(*program, device_index, shape, parameters); }));
+}
+
+}  // namespace fusednorm::emulator
+
+using namespace fusednorm::emulator;
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void* wrapper) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  auto module = std::make_unique<RegisteredModule>();
+  module->wrapper = wrapper;
+  module->fatbin = read_fatbin(wrapper);
+  runtime.modules.push_back(std::move(module));
+  return reinterpret_cast<void**>(runtime.modules.back().get());
+}
+
+void __cudaRegisterFatBinaryEnd(void**) {}
+char __cudaInitModule(void**) { return 1; }
+
+void __cudaUnregisterFatBinary(void** handle) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  auto* module = reinterpret_cast<RegisteredModule*>(handle);
+  for (auto it = runtime.kernels_by_host.begin(); it != runtime.kernels_by_host.end();)
+    it = it->second->module == module ? runtime.kernels_by_host.erase(it) : std::next(it);
+  for (auto it = runtime.variables.begin(); it != runtime.variables.end();)
+    it = it->second.module == module ? runtime.variables.erase(it) : std::next(it);
+}
+
+void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  auto kernel = std::make_unique<Kernel>();
+  kernel->module = reinterpret_cast<RegisteredModule*>(handle);
+  kernel->name = name;
+  runtime.kernels_by_host[host] = kernel.get();
+  runtime.kernel_handles.insert(kernel.get());
+  runtime.kernels.push_back(std::move(kernel));
+}
+
+void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, size_t size, int, int) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  runtime.variables[host] = {reinterpret_cast<RegisteredModule*>(handle), name, size};
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t* out, const void* host) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  Kernel* kernel = runtime.kernel(host);
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  *out = reinterpret_cast<cudaKernel_t>(kernel);
+  return cudaSuccess;
+}
+cudaError_t cudaGetKernel(cudaKernel_t* out, const void* host) { return result(__cudaGetKernel(out, host)); }
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st* stream) {
+  call_configurations.push_back({grid, block, shared, stream});
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
+  if (call_configurations.empty()) return cudaErrorMissingConfiguration;
+  const CallConfiguration& top = call_configurations.back();
+  *grid = top.grid;
+  *block = top.block;
+  *shared = top.shared;
+  *static_cast<cudaStream_t*>(stream) = top.stream;
+  call_configurations.pop_back();
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
+  LaunchShape shape;
+  shape.grid = grid;
+  shape.block = block;
+  shape.dynamic_shared = shared;
+  return launch_kernel(function, shape, arguments, stream);
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
+  LaunchShape shape;
+  shape.grid = grid;
+  shape.block = block;
+  shape.dynamic_shared = shared;
+  shape.cooperative = true;
+  return launch_kernel(function, shape, arguments, stream);
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
+  if (!config) return result(cudaErrorInvalidValue);
+  LaunchShape shape;
+  shape.grid = config->gridDim;
+  shape.block = config->blockDim;
+  shape.dynamic_shared = config->dynamicSmemBytes;
+  for (unsigned k = 0; k < config->numAttrs; ++k) {
+    const cudaLaunchAttribute& attribute = config->attrs[k];
+    if (attribute.id == cudaLaunchAttributeClusterDimension) {
+      shape.cluster = dim3(attribute.val.clusterDim.x, attribute.val.clusterDim.y, attribute.val.clusterDim.z);
+      shape.has_cluster = true;
+    } else if (attribute.id == cudaLaunchAttributeCooperative) {
+      shape.cooperative = attribute.val.cooperative != 0;
+    }
+    // The others (priorities, programmatic launch, policies) change when things run, not what they do.
+  }
+  return launch_kernel(function, shape, arguments, config->stream);
+}
+}

@@ -1,0 +1,112 @@
+// A warp: 32 lanes, their registers, and the groups of lanes that are at different statements.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "counters.h"
+#include "program.h"
+
+namespace fusednorm::emulator {
+
+struct Block;
+struct Launch;
+struct Allocation;
+
+constexpr uint32_t kFullMask = 0xffffffffu;
+
+// Lanes that go through the program together.
+struct Group {
+  enum class State : uint8_t { Ready, AtBarrier, AtCollective, AtClusterWait };
+  uint32_t pc = 0;
+  uint32_t mask = 0;
+  int join = -1;            // where these lanes wait for the others they parted from
+  State state = State::Ready;
+  uint32_t barrier = 0;     // AtBarrier: which
+  bool barrier_done = false;
+};
+
+// Lanes that parted at a branch and meet again at its immediate post-dominator.
+struct Join {
+  uint32_t pc = kNone;
+  uint32_t expected = 0;
+  uint32_t arrived = 0;
+  int parent = -1;
+};
+
+// A cp.async that has been issued and not waited for.
+struct PendingCopy {
+  uint32_t mask;
+  uint32_t bytes;
+  uint32_t shared[32];
+  uint64_t global[32];
+  uint32_t source_bytes[32];
+  uint32_t group[32];
+  const Instruction* instruction;
+};
+
+struct alignas(64) Warp {
+  uint8_t* file = nullptr;            // registers: [register][lane]
+  Block* block = nullptr;
+  Launch* launch = nullptr;
+  const Instruction* current = nullptr;
+  Counters* counters = nullptr;
+  std::atomic<uint64_t>* stores = nullptr;  // Launch::Progress of the host thread
+  uint32_t index = 0;                 // in the block
+  uint32_t exist = 0;                 // lanes of the block
+  uint32_t alive = 0;                 // not exited
+  std::vector<Group> groups;
+  std::vector<Join> joins;
+  std::vector<int> free_joins;
+  uint32_t mask = 0;                  // of the group that runs
+  uint64_t executed = 0;              // statements, for schedules and the detection of spinning
+  bool yielded = false;
+  bool same_value_store = false;      // the store that runs gives equal values to equal addresses
+
+  // One allocation, remembered from the last access.
+  Allocation* recent = nullptr;
+
+  std::vector<PendingCopy> copies;
+  uint32_t copy_groups[32] = {};      // committed, a lane
+  uint32_t cluster_phase[32] = {};    // at the lane's last barrier.cluster.arrive
+  std::vector<uint8_t> local;         // [lane][local_bytes]
+
+  // Happens-before, for the race checks: see race_checker.h.
+  uint32_t tick = 1;
+  uint32_t full_sync_tick = 0;
+  std::unique_ptr<uint32_t[]> lane_sync;   // [lane][lane], only after a sync of part of the warp
+  std::vector<uint32_t> clock;             // ticks known of the other warps of the cluster
+
+  // Spin detection: the registers at a backward branch, and the launch's count of stores then.
+  std::vector<uint8_t> snapshot;
+  uint32_t snapshot_pc = kNone, snapshot_mask = 0;
+  uint64_t snapshot_stores = 0;
+  bool spinning = false;
+  uint64_t next_spin_check = 100000, spin_interval = 20000;
+
+  template <class T>
+  T* reg(uint32_t offset) {
+    return reinterpret_cast<T*>(__builtin_assume_aligned(file + offset, 4));
+  }
+  uint32_t& predicate(uint32_t offset) { return *reinterpret_cast<uint32_t*>(file + offset); }
+  bool finished() const { return alive == 0; }
+  void count_store() { stores->store(stores->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+
+  // Runs groups until none can go on, a quantum is used up or a statement asks to let others run.
+  void run(uint64_t quantum);
+
+ private:
+  void run_group(size_t index, uint64_t limit);
+  void arrive(int join, uint32_t lanes);
+  void exit_lanes(size_t group, uint32_t lanes);
+  int make_join(uint32_t pc, uint32_t expected, int parent);
+  void branch(Group& group, const Instruction& instruction, uint32_t taken);
+  void branch_table(Group& group, const Instruction& instruction, uint32_t active);
+  bool collective_ready(const Group& group, const Instruction& instruction, uint32_t active);
+  bool run_waiting_collectives();
+  void detect_spin(const Group& group);
+};
+
+}  // namespace fusednorm::emulator

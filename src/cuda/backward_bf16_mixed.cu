@@ -1,0 +1,12 @@
+// The backward kernels for x in bf16 and y in f32. A file of its own, so that two cores can share
+// the build.
+#include "backward_tables.cuh"
+
+namespace fusednorm::cuda {
+
+BackwardFinder backward_mixed_finder_bf16(bool from_y) {
+  return from_y ? backward_kernels<__nv_bfloat16, float, true>()
+                : backward_kernels<__nv_bfloat16, float, false>();
+}
+
+}  // namespace fusednorm::cuda

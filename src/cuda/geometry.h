@@ -1,0 +1,67 @@
+// How a row lies on the lanes of a GPU: a function of cols, dtype and pass alone. Kernels and plans
+// share it; it fixes the order of every row's reduction, and with it the row's bits.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define FUSEDNORM_HOST_DEVICE __host__ __device__
+#else
+#define FUSEDNORM_HOST_DEVICE
+#endif
+
+namespace fusednorm::cuda {
+
+inline constexpr int warp_lanes = 32;
+
+/// Bytes that one access of one lane moves.
+inline constexpr int vector_bytes = 16;
+
+/// Registers decide how much of a row a lane can hold. Forward: x, gamma and beta, 3 x 32 of 128
+/// registers. Backward: x, dy, gamma and both column sums, 5 x 16 of 128. f64 takes two registers
+/// an element, and its arithmetic more of the rest: three quarters of that.
+inline constexpr int forward_lane_registers = 32;
+inline constexpr int backward_lane_registers = 16;
+
+/// Narrow rows: a lane takes at least this many registers' worth, so that shuffles do not outweigh
+/// the work.
+inline constexpr int narrow_lane_registers = 8;
+
+struct Geometry {
+  int lanes;              ///< that share a row, or a segment of it: 1, 2, 4, 8, 16 or 32
+  int vectors;            ///< of vector_bytes that each lane holds
+  int vector_elements;    ///< elements in a vector
+  std::int64_t segments;  ///< warps' worth of columns in a row
+
+  /// Columns that `lanes` lanes hold: a segment.
+  FUSEDNORM_HOST_DEVICE constexpr int segment_cols() const {
+    return lanes * vectors * vector_elements;
+  }
+};
+
+FUSEDNORM_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// `element` is the size of an element of x in bytes; `lane_registers` is one of the two figures
+/// above.
+FUSEDNORM_HOST_DEVICE constexpr Geometry geometry_of(std::int64_t cols, int element,
+                                                     int lane_registers) {
+  const int vector = vector_bytes / element;
+  const bool is_double = element == 8;
+  const int narrow = is_double ? narrow_lane_registers / 2 : narrow_lane_registers;
+  const int widest = is_double ? lane_registers * 3 / 8 : lane_registers;
+  int lanes = 1;
+  while (lanes < warp_lanes && static_cast<std::int64_t>(lanes) * narrow < cols) lanes *= 2;
+  if (lanes < warp_lanes) return {lanes, narrow / vector, vector, 1};
+  // As few warps as can hold the row, then as few vectors as those warps need.
+  const std::int64_t warps =
+      cols == 0 ? 1 : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * widest);
+  const std::int64_t needed = divide_up(cols, warps * warp_lanes * vector);
+  const int least = narrow / vector;
+  const int vectors = needed < least ? least : static_cast<int>(needed);
+  return {warp_lanes, vectors, vector,
+          divide_up(cols, static_cast<std::int64_t>(warp_lanes) * vectors * vector)};
+}
+
+}  // namespace fusednorm::cuda

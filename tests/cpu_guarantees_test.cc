@@ -1,0 +1,170 @@
+// run_to_run, batch_invariant and thread_invariant on the CPU, for every instruction set.
+// mutations_test.cc shows that kernels without the guarantees fail these procedures.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "cpu_backend.h"
+#include "guarantees.h"
+
+namespace fusednorm::testing {
+namespace {
+
+const char* const kProblems[] = {
+    "forward:f32:300x5",           "forward:f32:33x1000",        "forward:bf16/f32:17x4097",
+    "forward:f16:9x20000",         "forward:f64:5x20001",        "forward:f32:3x300000:data=ramp",
+    "backward:f32:1000x5",         "backward:f32:257x1000",      "backward:bf16/f32:65x4097",
+    "backward:f16:9x20000",        "backward:f64:5x20001",       "backward:f32:3x300000",
+    "backward:f32:20000x17",       "backward_from_y:f32:130x99", "backward_from_y:bf16/f32:9x20000",
+    "backward_from_y:f32:3x300000"};
+
+/// The problems that the scale of this run admits.
+std::vector<Problem> problems() {
+  std::vector<Problem> out;
+  for (const char* text : kProblems) {
+    Problem problem = parse(text);
+    if (test_scale() == Size::small) {
+      // Rows and columns enough to be cut among threads, few enough for a sanitizer.
+      problem.rows = std::min<std::int64_t>(problem.rows, 129);
+      problem.cols = std::min<std::int64_t>(problem.cols, problem.rows > 20 ? 99 : 5001);
+    }
+    out.push_back(problem);
+  }
+  return out;
+}
+
+/// Machines that differ in all that a plan may look at.
+std::vector<CpuBackend> machines(cpu::InstructionSet set) {
+  return {
+      {make_device(set, 1), {1}},        {make_device(set, 2), {2}},
+      {make_device(set, 3), {3}},        {make_device(set, 8), {8}},
+      {make_device(set, 8), {1, 5}},     {make_device(set, 1), {3}},
+      {small_cache_device(set, 1), {1}}, {small_cache_device(set, 8), {8, 11}},
+      {make_device(set, 64), {2, 3}},    {make_device(set, 2, 1 << 24, std::int64_t{1} << 34), {2}},
+  };
+}
+
+TEST(RunToRun, TheSameBitsEveryTime) {
+  for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+    CpuBackend backend(make_device(set, 8), {8});
+    for (const Problem& problem : problems()) {
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        EXPECT_EQ(same_bits(problem, backend, backend), "");
+      }
+    }
+  }
+}
+
+TEST(ThreadInvariant, AllOutputsOnAnyMachine) {
+  for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+    auto backends = machines(set);
+    for (const Problem& problem : problems()) {
+      for (std::size_t index = 1; index < backends.size(); ++index) {
+        EXPECT_EQ(same_bits(problem, backends[0], backends[index]), "");
+      }
+    }
+  }
+}
+
+TEST(ThreadInvariant, TheDefaultParallelForGivesTheSameBits) {
+  const auto problem = parse("backward:f32:1000x100");
+  const auto device = cpu::query();
+  const auto plan = cpu::plan(backward_problem(problem), device);
+  ASSERT_TRUE(plan) << plan.status().message();
+  Layout layout(problem, make_operands(problem));
+  Memory& memory = layout.memory;
+  const BackwardPlaces& places = layout.backward;
+  BackwardBuffers buffers;
+  buffers.dy = memory.at(places.dy);
+  buffers.x = memory.at(places.source);
+  buffers.gamma = memory.at(places.gamma);
+  buffers.mean = memory.at(places.mean);
+  buffers.rstd = memory.at(places.rstd);
+  buffers.dx = memory.at(places.dx);
+  buffers.dgamma = memory.at(places.dgamma);
+  buffers.dbeta = memory.at(places.dbeta);
+  std::vector<std::byte> workspace(plan->workspace_bytes);
+  const Status status = cpu::run(*plan, buffers, {workspace.data(), workspace.size()});
+  ASSERT_TRUE(status) << status.message();
+  CpuBackend backend(make_device(device.instruction_set, 3), {3});
+  Layout other(problem, make_operands(problem));
+  ASSERT_TRUE(run(backend, other));
+  for (const OutputArray& output : layout.outputs) {
+    EXPECT_EQ(output_bytes(layout, output.name), output_bytes(other, output.name)) << output.name;
+  }
+}
+
+TEST(BatchInvariant, ARowAloneAmongOthersAndOnOtherMachines) {
+  for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+    auto backends = machines(set);
+    for (Problem problem : problems()) {
+      problem.rows = std::min<std::int64_t>(problem.rows, 33);
+      for (std::size_t index : {0, 3, 7}) {
+        EXPECT_EQ(batch_invariant(problem, backends[3], backends[index], 1), "");
+        EXPECT_EQ(batch_invariant(problem, backends[index], backends[0], 5), "");
+      }
+    }
+  }
+}
+
+TEST(BatchInvariant, WhateverTheOtherRowsHold) {
+  for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+    auto backends = machines(set);
+    for (const char* text :
+         {"forward:f32:9x5", "forward:f32:5x1000", "forward:bf16/f32:3x20000", "backward:f32:9x5",
+          "backward:f32:5x1000", "backward:f16:3x20000", "backward_from_y:f32:5x1000"}) {
+      EXPECT_EQ(batch_invariant(parse(text), backends[3], backends[7], 1, true), "");
+    }
+  }
+}
+
+// The address of a row is no part of its order of reduction either.
+TEST(BatchInvariant, AddressesAndStridesDoNotMatter) {
+  for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+    CpuBackend backend(make_device(set, 2), {2});
+    for (const char* text : {"forward:f32:4x1000", "forward:bf16/f32:4x4097", "forward:f64:4x33",
+                             "backward:f32:4x1000", "backward:bf16/f32:4x4097"}) {
+      Problem aligned = parse(text), moved = aligned;
+      moved.offset = {1, 3, 2};
+      moved.stride = {aligned.cols + 3, aligned.cols + 1, aligned.cols + 7};
+      const Operands operands = make_operands(aligned);
+      Layout one(aligned, operands), two(moved, operands);
+      ASSERT_TRUE(run(backend, one));
+      ASSERT_TRUE(run(backend, two));
+      for (const OutputArray& output : one.outputs) {
+        EXPECT_EQ(output_bytes(one, output.name), output_bytes(two, output.name))
+            << to_string(moved) << " " << output.name;
+      }
+    }
+  }
+}
+
+// The tests above mean something only if the machines do plan differently.
+TEST(BatchInvariant, TheMachinesTakeEverySchedule) {
+  std::set<cpu::Schedule> forward_schedules, backward_schedules;
+  std::set<bool> streaming;
+  for (CpuBackend& backend : machines(cpu::instruction_sets()[0])) {
+    for (const char* text : kProblems) {
+      for (std::int64_t rows : {parse(text).rows, std::int64_t{1}}) {
+        Problem problem = parse(text);
+        problem.rows = rows;
+        if (problem.is_forward()) {
+          const auto plan = cpu::plan(forward_problem(problem), backend.device());
+          ASSERT_TRUE(plan) << plan.status().message();
+          forward_schedules.insert(plan->schedule);
+          streaming.insert(plan->streaming_stores);
+        } else {
+          const auto plan = cpu::plan(backward_problem(problem), backend.device());
+          ASSERT_TRUE(plan) << plan.status().message();
+          backward_schedules.insert(plan->schedule);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(forward_schedules.size(), 3u);
+  EXPECT_EQ(backward_schedules.size(), 3u);
+  EXPECT_EQ(streaming.size(), 2u);
+}
+
+}  // namespace
+}  // namespace fusednorm::testing

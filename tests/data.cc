@@ -1,0 +1,120 @@
+// The patterns of data.
+#include "data.h"
+
+#include <limits>
+
+#include "reference/element.h"
+
+namespace fusednorm::testing {
+namespace {
+
+// Streams of one seed, so that x, dy, gamma and beta are unrelated.
+enum Stream : std::uint64_t { kX = 0, kDy = 1, kGamma = 2, kBeta = 3 };
+
+std::uint64_t stream_seed(const Problem& problem, Stream stream) {
+  return problem.seed * 4 + stream;
+}
+
+double x_value(const Problem& problem, std::int64_t row, std::int64_t col, double normal) {
+  const bool half = problem.x_dtype == DType::f16;
+  const bool special = row == problem.rows / 2 && col == problem.cols / 3;
+  switch (problem.data) {
+    case Data::normal:
+      return normal;
+    case Data::mean1000:
+      return 1000 + normal;
+    case Data::mean10000:
+      return 10000 + normal;
+    case Data::constant:
+      return 0.1 * static_cast<double>(row % 1000 + 1);
+    case Data::zeros:
+      return 0;
+    case Data::tiny:
+      return normal * (half ? 1.0 / (1 << 20) : 1e-18);
+    case Data::huge:
+      return normal * (half ? 1e4 : 1e15);
+    case Data::ramp:
+      return normal + 100.0 * static_cast<double>(col) / static_cast<double>(problem.cols);
+    case Data::outlier:
+      return col == row % problem.cols ? 10000 : normal;
+    case Data::nan_row:
+      return special ? std::numeric_limits<double>::quiet_NaN() : normal;
+    case Data::inf_row:
+      return special ? std::numeric_limits<double>::infinity() : normal;
+  }
+  return normal;
+}
+
+double dy_value(const Problem& problem, std::int64_t row, std::int64_t col, double normal) {
+  switch (problem.dy) {
+    case Gradient::normal:
+      return normal;
+    case Gradient::positive:
+      return 1 + 0.25 * normal;
+    case Gradient::constant:
+      return 0.1;
+    case Gradient::zeros:
+      return 0;
+    case Gradient::nan_row:
+      return row == problem.rows / 2 && col == problem.cols / 3
+                 ? std::numeric_limits<double>::quiet_NaN()
+                 : normal;
+  }
+  return normal;
+}
+
+template <typename Value>
+std::vector<double> make_rows(const Problem& problem, Stream stream, DType dtype, Value value) {
+  const std::uint64_t seed = stream_seed(problem, stream);
+  std::vector<double> values(problem.rows * problem.cols);
+  std::uint64_t index = 0;
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    for (std::int64_t col = 0; col < problem.cols; ++col, ++index) {
+      values[index] =
+          reference::rounded(dtype, value(problem, row, col, random_normal(seed, index)));
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<double> make_x(const Problem& problem) {
+  return make_rows(problem, kX, problem.x_dtype, x_value);
+}
+
+std::vector<double> make_dy(const Problem& problem) {
+  return make_rows(problem, kDy, problem.y_dtype, dy_value);
+}
+
+std::vector<double> make_gamma(const Problem& problem) {
+  if (problem.gamma == Gamma::none) {
+    return {};
+  }
+  std::vector<double> gamma(problem.cols);
+  for (std::int64_t col = 0; col < problem.cols; ++col) {
+    // At least 0.13 from zero, so that a backward from y has something to divide by; both signs.
+    const double normal = random_normal(stream_seed(problem, kGamma), col);
+    double value = 1 + 0.25 * normal;
+    if (col % 5 == 4) value = -value;
+    if (problem.gamma == Gamma::zeros && col % 3 == 1) value = 0;
+    if (problem.gamma == Gamma::large) value *= 30000;
+    gamma[col] = reference::rounded(problem.param_dtype, value);
+  }
+  return gamma;
+}
+
+std::vector<double> make_beta(const Problem& problem) {
+  if (problem.beta == Beta::none) {
+    return {};
+  }
+  std::vector<double> beta(problem.cols);
+  for (std::int64_t col = 0; col < problem.cols; ++col) {
+    const double scale = problem.beta == Beta::large ? 10000 : 0.5;
+    beta[col] = reference::rounded(problem.param_dtype,
+                                   scale * random_normal(stream_seed(problem, kBeta), col));
+  }
+  return beta;
+}
+
+}  // namespace fusednorm::testing

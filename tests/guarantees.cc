@@ -1,0 +1,109 @@
+// Comparison of bits.
+#include "guarantees.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace fusednorm::testing {
+namespace {
+
+std::vector<double> slice(const std::vector<double>& values, std::int64_t begin,
+                          std::int64_t count) {
+  return values.empty()
+             ? values
+             : std::vector<double>(values.begin() + begin, values.begin() + begin + count);
+}
+
+Operands rows_of(const Problem& problem, const Operands& all, std::int64_t begin,
+                 std::int64_t count) {
+  const std::int64_t cols = problem.cols;
+  return {slice(all.x, begin * cols, count * cols),
+          all.gamma,
+          all.beta,
+          slice(all.dy, begin * cols, count * cols),
+          slice(all.y, begin * cols, count * cols),
+          slice(all.mean, begin, count),
+          slice(all.rstd, begin, count)};
+}
+
+/// Every row but those of [begin, begin + count) becomes NaN.
+Operands poison_others(const Problem& problem, Operands all, std::int64_t begin,
+                       std::int64_t count) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (std::vector<double>* values : {&all.x, &all.dy, &all.y}) {
+    for (std::int64_t index = 0; index < static_cast<std::int64_t>(values->size()); ++index) {
+      const std::int64_t row = index / problem.cols;
+      if (row < begin || row >= begin + count) {
+        (*values)[index] = nan;
+      }
+    }
+  }
+  return all;
+}
+
+bool is_of_a_row(const std::string& output) {
+  return output != "dgamma" && output != "dbeta";
+}
+
+std::string where(const Problem& problem, const Backend& first, const Backend& second,
+                  const std::string& what) {
+  return "\n" + to_string(problem) + "\n  " + what + " differs between\n  " + first.name() +
+         " and\n  " + second.name() + "\n";
+}
+
+}  // namespace
+
+std::string same_bits(const Problem& problem, Backend& first, Backend& second) {
+  const Layout pristine(problem, make_operands(problem));
+  Layout one = pristine, two = pristine;
+  for (const Status& status : {run(first, one), run(second, two)}) {
+    if (!status.ok()) {
+      return to_string(problem) + ": " + status.message();
+    }
+  }
+  for (const OutputArray& output : pristine.outputs) {
+    if (output_bytes(one, output.name) != output_bytes(two, output.name)) {
+      return where(problem, first, second, output.name);
+    }
+  }
+  return {};
+}
+
+std::string batch_invariant(const Problem& problem, Backend& among, Backend& apart,
+                            std::int64_t batch, bool poisoned_company) {
+  const Operands operands = make_operands(problem);
+  Layout whole(problem, operands);
+  if (const Status status = run(among, whole); !status.ok()) {
+    return to_string(problem) + ": " + status.message();
+  }
+  for (std::int64_t begin = 0; begin < problem.rows; begin += batch) {
+    Problem part = problem;
+    const std::int64_t count = std::min(batch, problem.rows - begin);
+    part.rows = poisoned_company ? problem.rows : count;
+    Layout few(part, poisoned_company ? poison_others(problem, operands, begin, count)
+                                      : rows_of(problem, operands, begin, count));
+    if (const Status status = run(apart, few); !status.ok()) {
+      return to_string(part) + ": " + status.message();
+    }
+    for (const OutputArray& output : whole.outputs) {
+      if (!is_of_a_row(output.name)) {
+        continue;
+      }
+      const auto all_bytes = output_bytes(whole, output.name);
+      const auto few_bytes = output_bytes(few, output.name);
+      const std::size_t row_bytes = all_bytes.size() / static_cast<std::size_t>(problem.rows);
+      const std::size_t skipped =
+          static_cast<std::size_t>(poisoned_company ? begin : 0) * row_bytes;
+      if (!std::equal(few_bytes.begin() + skipped, few_bytes.begin() + skipped + count * row_bytes,
+                      all_bytes.begin() + begin * row_bytes)) {
+        return where(problem, among, apart,
+                     output.name + " of rows " + std::to_string(begin) + " to " +
+                         std::to_string(begin + count - 1) + ", among " +
+                         std::to_string(problem.rows) + " and apart,");
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace fusednorm::testing

@@ -1,0 +1,107 @@
+// Tests of the tests: a plain right kernel passes, and every mistake that a kernel could make is
+// rejected on the problem of the table that is there for it.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "guarantees.h"
+#include "harness.h"
+#include "naive_backend.h"
+#include "problems.h"
+
+namespace fusednorm::testing {
+namespace {
+
+struct Mistake {
+  Mutation mutation;
+  const char* problem;
+};
+
+// Each problem is as easy as the mistake allows: where it would slip through, the tolerance is too
+// wide.
+const Mistake kMistakes[] = {
+    {Mutation::one_pass_variance, "forward:f32:3x769:data=mean1000"},
+    {Mutation::one_pass_variance, "forward:f32:3x8:data=mean1000"},
+    {Mutation::one_pass_variance, "forward:f64:3x769:data=mean1000"},
+    {Mutation::sixteen_bit_sums, "forward:bf16:3x64"},
+    {Mutation::sixteen_bit_sums, "forward:f16:3x64"},
+    {Mutation::padding_in_variance, "forward:f32:3x769:data=mean1000"},
+    {Mutation::padding_in_variance, "forward:bf16/f32:3x769:data=mean1000"},
+    {Mutation::variance_over_n_less_1, "forward:f32:3x4097"},
+    {Mutation::variance_over_n_less_1, "forward:bf16:16x65"},
+    {Mutation::eps_in_f16, "forward:f16:4x100:eps=1e-8:data=zeros"},
+    {Mutation::eps_in_f16, "forward:f16:4x100:data=zeros"},
+    {Mutation::rounded_mean, "forward:f32:3x769:data=mean1000"},
+    {Mutation::rounded_mean, "forward:f32:5x100:data=mean10000"},
+    {Mutation::rounded_mean, "forward:f64:5x100:data=mean10000"},
+    {Mutation::serial_row_sums, "forward:f32:1x1000000:data=mean1000"},
+    {Mutation::serial_row_sums, "forward:f32:1x5000000"},
+    {Mutation::forgotten_beta, "forward:bf16:3x8"},
+    {Mutation::rounded_twice, "forward:bf16:3x64"},
+    {Mutation::rounded_twice, "forward:f16:3x64"},
+    {Mutation::truncated_store, "forward:bf16/f32:3x64"},
+    {Mutation::truncated_store, "forward:f16:3x64"},
+    {Mutation::statistics_in_bf16, "forward:bf16/f32:3x64"},
+    {Mutation::past_the_row, "forward:f32:3x64"},
+    {Mutation::past_the_row, "forward:bf16:6x67:stride=1000,800:offset=1,0"},
+    {Mutation::before_the_buffer, "forward:f32:3x64:offset=1"},
+    {Mutation::nan_spreads, "forward:f32:8x64:data=nan_row"},
+    {Mutation::serial_column_sums, "backward:f32:1000000x8:dy=positive:out=dgamma+dbeta"},
+    {Mutation::serial_column_sums, "backward:f32:1000000x8:out=dgamma+dbeta"},
+    {Mutation::serial_column_sums, "backward:f32:1000000x2:dy=constant:out=dbeta"},
+    {Mutation::bf16_column_sums, "backward:bf16:257x5"},
+    {Mutation::last_block_missing, "backward:f32:65x5"},
+    {Mutation::clamped_gamma, "backward:f32:4x9:gamma=zeros"},
+    {Mutation::forgotten_mean_of_g, "backward:bf16:3x768"},
+};
+
+TEST(Mutations, EveryMistakeIsRejected) {
+  for (const Mistake& mistake : kMistakes) {
+    const Problem problem = parse(mistake.problem);
+    if (size_of(problem) > Size::medium && test_scale() != Size::large) {
+      std::printf("left out %s: FUSEDNORM_TEST_SCALE=large runs it\n", mistake.problem);
+      continue;
+    }
+    const Trial trial(problem);
+    NaiveBackend wrong(mistake.mutation);
+    EXPECT_NE(trial.check(wrong), "")
+        << mistake.problem << " does not notice mutation " << static_cast<int>(mistake.mutation);
+    NaiveBackend right;
+    EXPECT_EQ(trial.check(right), "");
+  }
+}
+
+// A table that only a good kernel passes must be passable: the tolerances leave room for arithmetic
+// in the compute type, at every problem that is not too slow to run here.
+TEST(Mutations, ThePlainKernelPassesTheTable) {
+  NaiveBackend plain;
+  for (const TableRow& row : problem_table()) {
+    for (const Problem& problem : expand(row)) {
+      if (size_of(problem) <= Size::medium && size_of(problem) <= test_scale()) {
+        EXPECT_EQ(Trial(problem).check(plain), "") << row.why;
+      }
+    }
+  }
+}
+
+// Without the guarantee a procedure of guarantees.h must notice, and with it must not.
+TEST(Mutations, AKernelWithoutTheGuaranteesIsNoticed) {
+  NaiveBackend right(Mutation::none, 1), also_right(Mutation::none, 2);
+  const Problem forward = parse("forward:f32:33x1000"), backward = parse("backward:f32:257x40");
+  EXPECT_EQ(batch_invariant(forward, right, also_right, 1), "");
+  EXPECT_EQ(batch_invariant(forward, right, also_right, 5), "");
+  EXPECT_EQ(batch_invariant(parse("forward:f32:5x100"), right, right, 1, true), "");
+  EXPECT_EQ(same_bits(backward, right, also_right), "");
+  NaiveBackend by_rows(Mutation::order_by_rows);
+  EXPECT_NE(batch_invariant(forward, by_rows, by_rows, 1), "");
+  EXPECT_NE(batch_invariant(forward, by_rows, by_rows, 5), "");
+  NaiveBackend spreads(Mutation::nan_spreads);
+  EXPECT_NE(batch_invariant(parse("forward:f32:5x100"), spreads, spreads, 1, true), "");
+  NaiveBackend by_run(Mutation::order_by_run);
+  EXPECT_NE(same_bits(backward, by_run, by_run), "");
+  NaiveBackend one_thread(Mutation::order_by_threads, 1), two(Mutation::order_by_threads, 2);
+  EXPECT_NE(same_bits(backward, one_thread, two), "");
+}
+
+}  // namespace
+}  // namespace fusednorm::testing
