@@ -27,7 +27,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   using typename Stages::TS;
   using typename Stages::W;
 
-  static constexpr int64_t chunk = policy::chunk_bytes / static_cast<int64_t>(sizeof(TX));
+  static constexpr int64_t chunk = chunk_of<TX>;
   static constexpr int64_t one_chunk = chunk + segment_granule;
 
   static HWY_INLINE C mean_of(const BackwardArguments& a, int64_t row) {
@@ -54,33 +54,77 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   /// `sums` point at the chunk's first column.
   template <bool want_dx, bool want_sums>
   static HWY_INLINE void write(const Pieces& p, TX* dx, C* dgamma, C* dbeta, size_t n,
-                               const Factors& f, LineWriter<TX>* writer) {
+                               const Factors& f, const Pieces& first_stage,
+                               LineWriter<TX>* writer) {
+    const TY* dy = ahead_of(first_stage.dy);
+    const TS* source = ahead_of(first_stage.source);
     if (!want_dx || !writer) {
-      Stages::template write_chunk<want_dx, want_sums, Cache::keep>(p, dx, dgamma, dbeta, n, f);
+      Stages::template write_chunk<want_dx, want_sums, Cache::keep>(p, dx, dgamma, dbeta, n, f, dy,
+                                                                    source);
     } else if (P::template streams<TX> && writer->direct(dx, n)) {
-      Stages::template write_chunk<want_dx, want_sums, Cache::bypass>(p, dx, dgamma, dbeta, n, f);
+      Stages::template write_chunk<want_dx, want_sums, Cache::bypass>(p, dx, dgamma, dbeta, n, f,
+                                                                      dy, source);
     } else {
       Stages::template write_chunk<want_dx, want_sums, Cache::keep>(p, writer->begin(dx), dgamma,
-                                                                    dbeta, n, f);
+                                                                    dbeta, n, f, dy, source);
       writer->commit(n);
     }
   }
 
-  /// Whole rows, a chunk of each stage at a time; the second stage is a row behind the first.
+  /// Short rows with dx: the second stage is a step behind the first, so that the latencies between
+  /// them are hidden and reads and writes come evenly.
+  template <bool want_sums>
+  static HWY_INLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
+                                    ColumnSums sums, LineWriter<TX>* writer) {
+    constexpr int64_t most = policy::max_rows_per_step;
+    C* dgamma = static_cast<C*>(sums.dgamma);
+    C* dbeta = static_cast<C*>(sums.dbeta);
+    const W share = W(1) / static_cast<W>(a.cols);
+    const int64_t group = policy::rows_per_step(a.cols);
+    const auto n = static_cast<size_t>(a.cols);
+    const auto rows_at = [&](int64_t row) {
+      return row < begin ? 0 : row + group <= end ? group : end - row;
+    };
+    const Pieces origin = pieces(a, 0, 0);
+    const auto at = [&](int64_t row) {
+      return Pieces{origin.dy + row * a.dy_stride, origin.source + row * a.source_stride,
+                    origin.gamma, origin.beta};
+    };
+    Factors factors[most];
+    for (int64_t row = begin; row < end + group; row += group) {
+      C g[most], weighted[most];
+      for (int64_t r = 0; r < rows_at(row); ++r) {
+        Stages::sums_of_row(at(row + r), n, mean_of(a, row + r), &g[r], &weighted[r]);
+      }
+      const int64_t second = row - group;
+      for (int64_t r = 0; r < rows_at(second); ++r) {
+        write<true, want_sums>(at(second + r), static_cast<TX*>(a.dx) + (second + r) * a.dx_stride,
+                               dgamma, dbeta, n, factors[r],
+                               at(row + r < end ? row + r : second + r), writer);
+      }
+      for (int64_t r = 0; r < rows_at(row); ++r) {
+        const C rstd = rstd_of(a, row + r);
+        factors[r] = Stages::factors(mean_of(a, row + r), rstd, share, static_cast<W>(g[r]),
+                                     from_y ? static_cast<W>(weighted[r])
+                                            : static_cast<W>(rstd) * static_cast<W>(weighted[r]));
+      }
+    }
+  }
+
+  /// Rows of any length, a chunk of each stage at a time; the second stage is a row behind.
   template <bool want_dx, bool want_sums>
-  static HWY_INLINE void rows_with(const BackwardArguments& a, int64_t begin, int64_t end,
+  static HWY_INLINE void long_rows(const BackwardArguments& a, int64_t begin, int64_t end,
                                    ColumnSums sums, LineWriter<TX>* writer) {
     C* dgamma = static_cast<C*>(sums.dgamma);
     C* dbeta = static_cast<C*>(sums.dbeta);
     const W share = W(1) / static_cast<W>(a.cols);
     const auto step = [&](int64_t lag) { return Step(a.segments, begin, end, chunk, lag); };
     // Without dx there is nothing to sum first.
-    Step reduce = step(0), next = step(0), output = step(want_dx ? a.segments.count : 0);
-    constexpr int64_t ahead = policy::prefetch_bytes / static_cast<int64_t>(sizeof(TX));
-    Sums partial;
+    Step reduce = step(0), output = step(want_dx ? a.segments.count : 0);
+    Sums partial = {};
     W g_sum = 0, g_xhat_sum = 0;
     Factors finished{}, current{};
-    for (next.advance(); output.row < end; reduce.advance(), next.advance(), output.advance()) {
+    for (; output.row < end; reduce.advance(), output.advance()) {
       if (output.first_segment())
         current =
             want_dx ? finished
@@ -88,13 +132,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       for (int64_t offset = 0; offset < a.segments.length; offset += chunk) {
         const Piece piece = reduce.piece(offset);
         if (want_dx && piece) {
-          const int64_t over = offset + ahead - reduce.length;
-          const Pieces p = pieces(a, reduce.row, reduce.column + offset);
-          const Pieces soon =
-              over < 0          ? pieces(a, reduce.row, reduce.column + offset + ahead)
-              : next.length > 0 ? pieces(a, next.row, next.column + (over < offset ? over : offset))
-                                : p;
-          Stages::add_chunk(p, piece.n, mean_of(a, reduce.row), soon, offset == 0, partial);
+          Stages::add_chunk(pieces(a, reduce.row, reduce.column + offset), piece.n,
+                            mean_of(a, reduce.row), offset == 0, partial);
           if (piece.last) {
             W g, g_xhat;
             totals(a, reduce.row, partial, &g, &g_xhat);
@@ -109,20 +148,26 @@ struct Backward : BackwardStages<TX, TY, from_y> {
         if (const Piece out = output.piece(offset)) {
           const int64_t column = output.column + offset;
           TX* dx = want_dx ? static_cast<TX*>(a.dx) + output.row * a.dx_stride + column : nullptr;
-          write<want_dx, want_sums>(pieces(a, output.row, column), dx,
-                                    want_sums ? dgamma + column : nullptr,
-                                    want_sums ? dbeta + column : nullptr, out.n, current, writer);
+          const Pieces p = pieces(a, output.row, column);
+          write<want_dx, want_sums>(
+              p, dx, want_sums ? dgamma + column : nullptr, want_sums ? dbeta + column : nullptr,
+              out.n, current, reduce.length > 0 ? pieces(a, reduce.row, reduce.column + offset) : p,
+              writer);
         }
       }
     }
   }
 
   static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
-    if (!a.dx) return rows_with<false, true>(a, begin, end, sums, nullptr);
+    if (!a.dx) return long_rows<false, true>(a, begin, end, sums, nullptr);
     LineWriter<TX> own;
     LineWriter<TX>* writer = a.streaming ? &own : nullptr;
-    return sums.dgamma ? rows_with<true, true>(a, begin, end, sums, writer)
-                       : rows_with<true, false>(a, begin, end, sums, writer);
+    if (a.cols <= short_row_of<TX>) {
+      return sums.dgamma ? short_rows<true>(a, begin, end, sums, writer)
+                         : short_rows<false>(a, begin, end, sums, writer);
+    }
+    return sums.dgamma ? long_rows<true, true>(a, begin, end, sums, writer)
+                       : long_rows<true, false>(a, begin, end, sums, writer);
   }
 
   /// Gamma and beta of a chunk, expanded here where that is wanted.
@@ -151,22 +196,19 @@ struct Backward : BackwardStages<TX, TY, from_y> {
 
   static int64_t piece_of(int64_t left) { return left <= one_chunk ? left : chunk; }
 
-  /// The sums of rows over segments [begin, end), as rows_with() would have them.
+  /// The sums of rows over segments [begin, end), as long_rows() would have them.
   static void sums(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t begin,
                    int64_t end, GradientSums* out) {
     Parameters parameters;
     for (int64_t s = begin; s < end; ++s) {
-      Sums partial[policy::max_shared_rows];
+      Sums partial[policy::max_shared_rows] = {};
       const int64_t first = a.segments.begin(s), last = a.segments.end(s);
       for (int64_t column = first; column < last;) {
         const int64_t n = piece_of(last - column);
         parameters.take(a, column, n);
         for (int64_t row = row_begin; row < row_end; ++row) {
-          const Pieces p = parameters.at(a, row, column);
-          Pieces soon = p;
-          if (column + 2 * n <= a.cols) soon.dy += n, soon.source += n;
-          Stages::add_chunk(p, static_cast<size_t>(n), mean_of(a, row), soon, column == first,
-                            partial[row - row_begin]);
+          Stages::add_chunk(parameters.at(a, row, column), static_cast<size_t>(n), mean_of(a, row),
+                            column == first, partial[row - row_begin]);
         }
         column += n;
       }
@@ -209,10 +251,11 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
         TX* dx = want_dx ? static_cast<TX*>(a.dx) + row * a.dx_stride + column : nullptr;
-        write<want_dx, want_sums>(
-            parameters.at(a, row, column), dx, want_sums ? dgamma + (column - first) : nullptr,
-            want_sums ? dbeta + (column - first) : nullptr, static_cast<size_t>(n),
-            of_row[row - row_begin], a.streaming ? writers + (row - row_begin) : nullptr);
+        const Pieces p = parameters.at(a, row, column);
+        write<want_dx, want_sums>(p, dx, want_sums ? dgamma + (column - first) : nullptr,
+                                  want_sums ? dbeta + (column - first) : nullptr,
+                                  static_cast<size_t>(n), of_row[row - row_begin], p,
+                                  a.streaming ? writers + (row - row_begin) : nullptr);
       }
       column += n;
     }

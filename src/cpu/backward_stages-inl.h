@@ -39,8 +39,8 @@ struct BackwardStages {
   /// The sums of dy * gamma, and of that times x - mean, or dy * (y - beta), in which gamma
   /// cancels.
   struct Sums {
-    HWY_ALIGN C g[4 * max_lanes];
-    HWY_ALIGN C weighted[4 * max_lanes];
+    HWY_ALIGN C g[max_lanes];
+    HWY_ALIGN C weighted[max_lanes];
   };
 
   /// The row as the second stage sees it. From x: dx = rstd * dy * gamma + constant +
@@ -52,12 +52,6 @@ struct BackwardStages {
     C slope;
   };
 
-  template <typename T>
-  static HWY_INLINE void prefetch(const T* from, size_t elements) {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(from);
-    for (size_t i = 0; i < elements * sizeof(T); i += 64) hwy::Prefetch(bytes + i);
-  }
-
   /// Adds a vector's part; `second` is the mean, or beta.
   static HWY_INLINE void add(V dy, V source, V gamma, V second, V& g_sum, V& weighted_sum) {
     const V g = hn::Mul(dy, gamma);
@@ -65,24 +59,13 @@ struct BackwardStages {
     weighted_sum = hn::MulAdd(from_y ? dy : g, hn::Sub(source, second), weighted_sum);
   }
 
-  /// Adds the chunk at `p` and asks for as much at `ahead`.
-  static HWY_INLINE void add_chunk(const Pieces& p, size_t n, C mean, const Pieces& ahead,
-                                   bool first, Sums& sums) {
+  /// The sums of the chunk at `p`.
+  static HWY_INLINE void sum_chunk(const Pieces& p, size_t n, C mean, V& g_sum, V& weighted_sum) {
     const D d;
     const size_t lanes = hn::Lanes(d), step = P::step();
     const PTail tail(n);
     const V means = hn::Set(d, mean);
     V g0 = hn::Zero(d), g1 = g0, g2 = g0, g3 = g0, w0 = g0, w1 = g0, w2 = g0, w3 = g0;
-    if (!first) {
-      g0 = hn::Load(d, sums.g);
-      g1 = hn::Load(d, sums.g + lanes);
-      g2 = hn::Load(d, sums.g + 2 * lanes);
-      g3 = hn::Load(d, sums.g + 3 * lanes);
-      w0 = hn::Load(d, sums.weighted);
-      w1 = hn::Load(d, sums.weighted + lanes);
-      w2 = hn::Load(d, sums.weighted + 2 * lanes);
-      w3 = hn::Load(d, sums.weighted + 3 * lanes);
-    }
     const auto one = [&](size_t i, V& ga, V& gb, V& wa, V& wb) HWY_ATTR {
       V dy_a, dy_b = means, source_a, source_b = means, gamma_a, gamma_b = means, second_a = means,
               second_b = means;
@@ -95,8 +78,6 @@ struct BackwardStages {
     };
     size_t i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
-      prefetch(ahead.dy + i, 4 * lanes);
-      prefetch(ahead.source + i, 4 * lanes);
       one(i, g0, g1, w0, w1);
       if constexpr (pairs) {
         one(i + step, g2, g3, w2, w3);
@@ -123,22 +104,36 @@ struct BackwardStages {
       add(dy_a, source_a, gamma_a, second_a, g0, w0);
       if constexpr (pairs) add(dy_b, source_b, gamma_b, second_b, g1, w1);
     }
-    hn::Store(g0, d, sums.g);
-    hn::Store(g1, d, sums.g + lanes);
-    hn::Store(g2, d, sums.g + 2 * lanes);
-    hn::Store(g3, d, sums.g + 3 * lanes);
-    hn::Store(w0, d, sums.weighted);
-    hn::Store(w1, d, sums.weighted + lanes);
-    hn::Store(w2, d, sums.weighted + 2 * lanes);
-    hn::Store(w3, d, sums.weighted + 3 * lanes);
+    g_sum = hn::Add(hn::Add(g0, g1), hn::Add(g2, g3));
+    weighted_sum = hn::Add(hn::Add(w0, w1), hn::Add(w2, w3));
   }
 
-  static HWY_INLINE W total(const C* four) {
+  static HWY_NOINLINE void add_chunk(const Pieces& p, size_t n, C mean, bool first, Sums& sums) {
+    V g = hn::Zero(D()), weighted = g;
+    sum_chunk(p, n, mean, g, weighted);
+    join(g, first, sums.g);
+    join(weighted, first, sums.weighted);
+  }
+
+  /// The sums of a row that is taken at once.
+  static HWY_NOINLINE void sums_of_row(const Pieces& p, size_t n, C mean, C* g_sum,
+                                       C* weighted_sum) {
     const D d;
-    const size_t lanes = hn::Lanes(d);
-    return hn::GetLane(hn::SumOfLanes(
-        d, hn::Add(hn::Add(hn::Load(d, four), hn::Load(d, four + lanes)),
-                   hn::Add(hn::Load(d, four + 2 * lanes), hn::Load(d, four + 3 * lanes)))));
+    V g = hn::Zero(d), weighted = g;
+    sum_chunk(p, n, mean, g, weighted);
+    *g_sum = hn::GetLane(hn::SumOfLanes(d, g));
+    *weighted_sum = hn::GetLane(hn::SumOfLanes(d, weighted));
+  }
+
+  /// Adds a chunk's sums to those of the chunks before it.
+  static HWY_INLINE void join(V chunk, bool first, C* sums) {
+    const D d;
+    hn::Store(first ? chunk : hn::Add(hn::Load(d, sums), chunk), d, sums);
+  }
+
+  static HWY_INLINE W total(const C* sums) {
+    const D d;
+    return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, sums)));
   }
 
   /// A given statistic. In pairs, without bits that rounding to bf16 could carry out of a NaN.
@@ -154,10 +149,13 @@ struct BackwardStages {
             static_cast<C>(from_y ? slope : slope * static_cast<W>(rstd))};
   }
 
-  /// The second stage of a chunk. Where dgamma and dbeta are wanted they have the order of packs.
+  /// The second stage of a chunk. It also asks for what the first stage needs soon, a line of each
+  /// array for each line that it writes: so reads keep pace with writes. Where dgamma and dbeta are
+  /// wanted they have the order of packs.
   template <bool want_dx, bool want_sums, Cache cache>
-  static HWY_INLINE void write_chunk(const Pieces& p, TX* dx, C* dgamma, C* dbeta, size_t n,
-                                     const Factors& f) {
+  static HWY_NOINLINE void write_chunk(const Pieces& p, TX* dx, C* dgamma, C* dbeta, size_t n,
+                                       const Factors& f, const TY* ahead_dy,
+                                       const TS* ahead_source) {
     const D d;
     const size_t step = P::step();
     const PTail tail(n);
@@ -214,6 +212,8 @@ struct BackwardStages {
     };
     size_t i = 0;
     for (; i + 2 * step <= n; i += 2 * step) {
+      prefetch(ahead_dy + i, 2 * step);
+      prefetch(ahead_source + i, 2 * step);
       one(i);
       one(i + step);
     }

@@ -53,18 +53,19 @@ struct Forward : ForwardStages<TX, TY> {
 
   template <bool kept, typename T>
   static HWY_INLINE void write(const T* from, const C* gamma, const C* beta, TY* y, size_t n,
-                               const Factors& row, LineWriter<TY>* writer) {
+                               const Factors& row, const TX* ahead, LineWriter<TY>* writer) {
     if (!writer) {
-      Stages::template normalize<kept, Cache::keep>(from, gamma, beta, y, n, row);
+      Stages::template normalize<kept, Cache::keep>(from, gamma, beta, y, n, row, ahead);
     } else if (P::template streams<TY> && writer->direct(y, n)) {
-      Stages::template normalize<kept, Cache::bypass>(from, gamma, beta, y, n, row);
+      Stages::template normalize<kept, Cache::bypass>(from, gamma, beta, y, n, row, ahead);
     } else {
-      Stages::template normalize<kept, Cache::keep>(from, gamma, beta, writer->begin(y), n, row);
+      Stages::template normalize<kept, Cache::keep>(from, gamma, beta, writer->begin(y), n, row,
+                                                    ahead);
       writer->commit(n);
     }
   }
 
-  static constexpr int64_t chunk = policy::chunk_bytes / static_cast<int64_t>(sizeof(TX));
+  static constexpr int64_t chunk = chunk_of<TX>;
   static constexpr int64_t one_chunk = chunk + segment_granule;
 
   /// Short 16-bit rows keep their deviations for the last stage, which saves it their
@@ -108,7 +109,7 @@ struct Forward : ForwardStages<TX, TY> {
       }
     }
     for (int64_t r = 0; r < count; ++r) {
-      const W centre = batch.centre[r], mean = centre + batch.mean[r], rstd = batch.rstd[r];
+      const W mean = Stages::mean_of(batch.centre[r], batch.mean[r]), rstd = batch.rstd[r];
       if (a.mean) static_cast<C*>(a.mean)[row + r] = static_cast<C>(mean);
       if (a.rstd) static_cast<C*>(a.rstd)[row + r] = static_cast<C>(rstd);
       // Kept deviations are from the centre; x is best taken from what is nearest to the mean.
@@ -140,24 +141,23 @@ struct Forward : ForwardStages<TX, TY> {
       Batch &now = batches[turn], &before = batches[turn ^ 1];
       C centres[most];
       for (int64_t r = 0; r < rows_at(row); ++r) {
-        const TX* from = x + (row + r) * a.x_stride;
-        const TX* ahead = row + r + group < end ? from + group * a.x_stride : from;
-        centres[r] = Stages::centre_of_chunk(from, n, ahead, shares.sample);
+        centres[r] = Stages::centre_of_row(x + (row + r) * a.x_stride, n, shares.sample);
       }
       const int64_t second = row - group, third = second - group;
       for (int64_t r = 0; r < rows_at(second); ++r) {
-        Stages::template sums_of_chunk<keep>(x + (second + r) * a.x_stride, n, before.centre[r],
-                                             keep ? kept + ((turn ^ 1) * group + r) * pitch : kept,
-                                             &before.rest[r], &before.squares[r]);
+        Stages::template sums_of_row<keep>(x + (second + r) * a.x_stride, n, before.centre[r],
+                                           keep ? kept + ((turn ^ 1) * group + r) * pitch : kept,
+                                           &before.rest[r], &before.squares[r]);
       }
       for (int64_t r = 0; r < rows_at(third); ++r) {
         TY* y = static_cast<TY*>(a.y) + (third + r) * a.y_stride;
+        const TX* ahead = ahead_of(x + (row + r < end ? row + r : third + r) * a.x_stride);
         if constexpr (keep) {
           write<true>(static_cast<const C*>(kept + (turn * group + r) * pitch), gamma.data,
-                      beta.data, y, n, now.factors[r], writer);
+                      beta.data, y, n, now.factors[r], ahead, writer);
         } else {
           write<false>(x + (third + r) * a.x_stride, gamma.data, beta.data, y, n, now.factors[r],
-                       writer);
+                       ahead, writer);
         }
       }
       if (second >= begin) finish(a, second, rows_at(second), shares.all, before);
@@ -170,26 +170,20 @@ struct Forward : ForwardStages<TX, TY> {
                                    LineWriter<TY>* writer) {
     const Parameter<C> gamma(a.gamma, ones<C>.data()), beta(a.beta, zeros<C>.data());
     const auto step = [&](int64_t lag) { return Step(a.segments, begin, end, chunk, lag); };
-    Step sample = step(0), next = step(0), deviation = step(1), output = step(a.segments.count + 1);
+    Step sample = step(0), deviation = step(1), output = step(a.segments.count + 1);
     const Shares of_segment(a.segments.length),
         of_last(a.cols - a.segments.begin(a.segments.count - 1));
     const W share = W(1) / static_cast<W>(a.cols);
     const auto x_at = [&](const Step& at, int64_t offset) {
       return static_cast<const TX*>(a.x) + at.row * a.x_stride + at.column + offset;
     };
-    constexpr int64_t ahead = policy::prefetch_bytes / static_cast<int64_t>(sizeof(TX));
-    Sums sums[2];
-    Row rows[3];
-    for (next.advance(); output.row < end;
-         sample.advance(), next.advance(), deviation.advance(), output.advance()) {
+    Sums sums[2] = {};
+    Row rows[3] = {};
+    for (; output.row < end; sample.advance(), deviation.advance(), output.advance()) {
       for (int64_t offset = 0; offset < a.segments.length; offset += chunk) {
         if (const Piece piece = sample.piece(offset)) {
-          const int64_t over = offset + ahead - sample.length;
-          const TX* soon = over < 0                          ? x_at(sample, offset + ahead)
-                           : next.length > 0 && over < chunk ? x_at(next, over)
-                                                             : x_at(sample, offset);
           Sums& own = sums[sample.turn];
-          Stages::add_sample(x_at(sample, offset), piece.n, soon, offset == 0, own);
+          Stages::add_sample(x_at(sample, offset), piece.n, offset == 0, own);
           if (piece.last)
             Stages::finish_sample(own, (sample.last_segment() ? of_last : of_segment).sample);
         }
@@ -211,14 +205,16 @@ struct Forward : ForwardStages<TX, TY> {
           const int64_t column = output.column + offset;
           write<false>(x_at(output, offset), gamma.at(column), beta.at(column),
                        static_cast<TY*>(a.y) + output.row * a.y_stride + column, piece.n,
-                       rows[output.ring].factors, writer);
+                       rows[output.ring].factors,
+                       ahead_of(sample.length > 0 ? x_at(sample, offset) : x_at(output, offset)),
+                       writer);
         }
       }
     }
   }
 
   static void rows(const ForwardArguments& a, int64_t begin, int64_t end) {
-    const bool one = a.cols <= max_chunk;
+    const bool one = a.cols <= short_row_of<TX>;
     if (!a.streaming) {
       return one ? short_rows(a, begin, end, nullptr) : long_rows(a, begin, end, nullptr);
     }
@@ -234,19 +230,27 @@ struct Forward : ForwardStages<TX, TY> {
       const int64_t n = a.segments.end(s) - a.segments.begin(s);
       const TX* from = x + a.segments.begin(s);
       const Shares shares(n);
-      Sums sums;
-      W mean, squares;
-      Stages::add_sample(from, static_cast<size_t>(n), from + (s + 1 < end ? n : 0), true, sums);
+      Sums sums = {};
+      for (int64_t offset = 0; offset < n;) {
+        const int64_t piece = n - offset <= one_chunk ? n - offset : chunk;
+        Stages::add_sample(from + offset, static_cast<size_t>(piece), offset == 0, sums);
+        offset += piece;
+      }
       Stages::finish_sample(sums, shares.sample);
-      Stages::add_deviations(from, static_cast<size_t>(n), true, sums);
+      for (int64_t offset = 0; offset < n;) {
+        const int64_t piece = n - offset <= one_chunk ? n - offset : chunk;
+        Stages::add_deviations(from + offset, static_cast<size_t>(piece), offset == 0, sums);
+        offset += piece;
+      }
+      W mean, squares;
       Stages::finish_deviations(sums, shares.all, &mean, &squares);
       out[s] = {static_cast<long double>(mean), static_cast<long double>(squares)};
     }
   }
 
   /// Segments [begin, end) of rows [row_begin, row_end), a chunk of all rows at a time.
-  static void normalize(const ForwardArguments& a, int64_t row_begin, int64_t row_end,
-                        int64_t begin, int64_t end, const Moments* moments) {
+  static void normalize_segments(const ForwardArguments& a, int64_t row_begin, int64_t row_end,
+                                 int64_t begin, int64_t end, const Moments* moments) {
     const Parameter<C> gamma(a.gamma, ones<C>.data()), beta(a.beta, zeros<C>.data());
     constexpr int64_t most = policy::max_shared_rows;
     Factors factors[most];
@@ -280,7 +284,9 @@ struct Forward : ForwardStages<TX, TY> {
       for (int64_t row = row_begin; row < row_end; ++row) {
         write<false>(static_cast<const TX*>(a.x) + row * a.x_stride + column, gamma_at, beta_at,
                      static_cast<TY*>(a.y) + row * a.y_stride + column, static_cast<size_t>(n),
-                     factors[row - row_begin], a.streaming ? &writers[row - row_begin] : nullptr);
+                     factors[row - row_begin],
+                     ahead_of(static_cast<const TX*>(a.x) + row * a.x_stride + column),
+                     a.streaming ? &writers[row - row_begin] : nullptr);
       }
       column += n;
     }

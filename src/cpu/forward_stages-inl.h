@@ -17,8 +17,8 @@ namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Every stage takes a segment chunk by chunk, its sums waiting in memory in between. A chunk is a
-/// whole number of rounds of the accumulators, so that bits do not depend on chunks.
+/// Every stage takes a segment chunk by chunk. A chunk has accumulators of its own, which then join
+/// the segment's sums: chains of additions are short, and little waits in memory between chunks.
 template <typename TX, typename TY>
 struct ForwardStages {
   using C = Compute<TX>;
@@ -32,9 +32,10 @@ struct ForwardStages {
 
   /// Sums of one segment on its way through the first two stages.
   struct Sums {
-    HWY_ALIGN C sample[4 * max_lanes];
-    HWY_ALIGN C rest[2 * max_lanes];
-    HWY_ALIGN C squares[4 * max_lanes];
+    HWY_ALIGN C sample[max_lanes];
+    HWY_ALIGN C rest[max_lanes];
+    HWY_ALIGN C squares[max_lanes];
+    C anchor;
     C centre;
   };
 
@@ -47,33 +48,46 @@ struct ForwardStages {
     C rstd;
   };
 
-  /// Asks memory for what is needed soon, a line at a time.
-  static HWY_INLINE void prefetch(const TX* from, size_t elements) {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(from);
-    for (size_t i = 0; i < elements * sizeof(TX); i += 64) hwy::Prefetch(bytes + i);
+  /// A sum of n times the same f32 or f64 may not be exact, and rows of one value must have no
+  /// variance: their sample is taken relative to their first element. Sums of 16-bit elements near
+  /// each other are exact.
+  static HWY_INLINE C anchor_of(const TX* x) {
+    if constexpr (sizeof(TX) == 2)
+      return 0;
+    else
+      return x[0] - x[0] == 0 ? static_cast<C>(x[0]) : C(0);
   }
 
-  /// Adds the chunk at `x` to the sample, and asks for as much at `ahead`. Four accumulators hide
-  /// the latency of an addition.
-  static HWY_INLINE void sample_chunk(const TX* x, size_t n, const TX* ahead, V& s0, V& s1, V& s2,
-                                      V& s3) {
-    const size_t step = P::step();
+  /// The sample of the chunk at `x`. Four accumulators hide the latency of an addition.
+  static HWY_INLINE V sample_chunk(const TX* x, size_t n, C anchor) {
+    const D d;
+    const size_t step = 2 * hn::Lanes(d);
     const PTail tail(n);
+    const V anchors = hn::Set(d, anchor);
+    const auto from_anchor = [&](V value) HWY_ATTR {
+      if constexpr (sizeof(TX) == 2)
+        return value;
+      else
+        return hn::Sub(value, anchors);
+    };
+    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     size_t i = 0;
     for (; i + 4 * step <= n; i += 4 * step) {
-      prefetch(ahead + i, 4 * step);
-      s0 = hn::Add(s0, P::sample(x + i));
-      s1 = hn::Add(s1, P::sample(x + i + step));
-      s2 = hn::Add(s2, P::sample(x + i + 2 * step));
-      s3 = hn::Add(s3, P::sample(x + i + 3 * step));
+      s0 = hn::Add(s0, from_anchor(P::sample(x + i)));
+      s1 = hn::Add(s1, from_anchor(P::sample(x + i + step)));
+      s2 = hn::Add(s2, from_anchor(P::sample(x + i + 2 * step)));
+      s3 = hn::Add(s3, from_anchor(P::sample(x + i + 3 * step)));
     }
-    for (; i + step <= n; i += step) s0 = hn::Add(s0, P::sample(x + i));
+    for (; i + step <= n; i += step) s0 = hn::Add(s0, from_anchor(P::sample(x + i)));
+    if (!pairs && i + step / 2 <= n) s2 = hn::Add(s2, from_anchor(P::sample(x + i)));
     if (tail.count) {
       V a = s0, b = s0;
       tail.read(x, a, b);
+      a = from_anchor(a);
       tail.only_new(a, b);
       s1 = hn::Add(s1, pairs ? b : a);
     }
+    return sum(s0, s1, s2, s3);
   }
 
   static HWY_INLINE V sum(V s0, V s1, V s2, V s3) {
@@ -82,42 +96,29 @@ struct ForwardStages {
   static HWY_INLINE C total(V sums) { return hn::GetLane(hn::SumOfLanes(D(), sums)); }
 
   /// `share` is one over the number of sampled elements.
-  static HWY_INLINE C centre_of(V sums, W share) {
-    return static_cast<C>(static_cast<W>(total(sums)) * share);
+  static HWY_INLINE C centre_of(V sums, W share, C anchor) {
+    return static_cast<C>(static_cast<W>(anchor) + static_cast<W>(total(sums)) * share);
   }
 
-  /// The centre of a segment that is one chunk.
-  static HWY_INLINE C centre_of_chunk(const TX* x, size_t n, const TX* ahead, W share) {
-    V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0;
-    sample_chunk(x, n, ahead, s0, s1, s2, s3);
-    return centre_of(sum(s0, s1, s2, s3), share);
+  /// The centre of a row that is taken at once.
+  static HWY_NOINLINE C centre_of_row(const TX* x, size_t n, W share) {
+    const C anchor = anchor_of(x);
+    return centre_of(sample_chunk(x, n, anchor), share, anchor);
   }
 
-  static HWY_INLINE void add_sample(const TX* x, size_t n, const TX* ahead, bool first,
-                                    Sums& sums) {
+  /// Adds a chunk's sums to those of the chunks before it.
+  static HWY_INLINE void join(V chunk, bool first, C* sums) {
     const D d;
-    const size_t lanes = hn::Lanes(d);
-    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    if (!first) {
-      s0 = hn::Load(d, sums.sample);
-      s1 = hn::Load(d, sums.sample + lanes);
-      s2 = hn::Load(d, sums.sample + 2 * lanes);
-      s3 = hn::Load(d, sums.sample + 3 * lanes);
-    }
-    sample_chunk(x, n, ahead, s0, s1, s2, s3);
-    hn::Store(s0, d, sums.sample);
-    hn::Store(s1, d, sums.sample + lanes);
-    hn::Store(s2, d, sums.sample + 2 * lanes);
-    hn::Store(s3, d, sums.sample + 3 * lanes);
+    hn::Store(first ? chunk : hn::Add(hn::Load(d, sums), chunk), d, sums);
+  }
+
+  static HWY_NOINLINE void add_sample(const TX* x, size_t n, bool first, Sums& sums) {
+    if (first) sums.anchor = anchor_of(x);
+    join(sample_chunk(x, n, sums.anchor), first, sums.sample);
   }
 
   static HWY_INLINE void finish_sample(Sums& sums, W share) {
-    const D d;
-    const size_t lanes = hn::Lanes(d);
-    sums.centre =
-        centre_of(sum(hn::Load(d, sums.sample), hn::Load(d, sums.sample + lanes),
-                      hn::Load(d, sums.sample + 2 * lanes), hn::Load(d, sums.sample + 3 * lanes)),
-                  share);
+    sums.centre = centre_of(hn::Load(D(), sums.sample), share, sums.anchor);
   }
 
   /// Adds the chunk's deviations from the centre and their squares; keeps the deviations where
@@ -176,19 +177,24 @@ struct ForwardStages {
     }
   }
 
+  /// An infinite centre is the mean; the deviations from it say nothing.
+  static HWY_INLINE W mean_of(C centre, W offset) {
+    return centre - centre == 0 ? static_cast<W>(centre) + offset : static_cast<W>(centre);
+  }
+
   /// Mean and sum of squared deviations of a segment. What the centre left behind is taken out
   /// again. `share` is one over the number of elements.
   static HWY_INLINE void moments_of(C centre, V rest_sums, V square_sums, W share, W* mean,
                                     W* squares) {
     const W rest = total(rest_sums);
     const W offset = rest * share;
-    *mean = static_cast<W>(centre) + offset;
+    *mean = mean_of(centre, offset);
     *squares = static_cast<W>(total(square_sums)) - rest * offset;
   }
 
-  /// The sums of a segment that is one chunk.
+  /// The second stage's sums of a row that is taken at once.
   template <bool keep>
-  static HWY_INLINE void sums_of_chunk(const TX* x, size_t n, C centre, C* kept, W* rest,
+  static HWY_NOINLINE void sums_of_row(const TX* x, size_t n, C centre, C* kept, W* rest,
                                        W* squares) {
     const D d;
     V r0 = hn::Zero(d), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
@@ -197,34 +203,18 @@ struct ForwardStages {
     *squares = total(sum(q0, q1, q2, q3));
   }
 
-  static HWY_INLINE void add_deviations(const TX* x, size_t n, bool first, Sums& sums) {
+  static HWY_NOINLINE void add_deviations(const TX* x, size_t n, bool first, Sums& sums) {
     const D d;
-    const size_t lanes = hn::Lanes(d);
     V r0 = hn::Zero(d), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
-    if (!first) {
-      r0 = hn::Load(d, sums.rest);
-      r1 = hn::Load(d, sums.rest + lanes);
-      q0 = hn::Load(d, sums.squares);
-      q1 = hn::Load(d, sums.squares + lanes);
-      q2 = hn::Load(d, sums.squares + 2 * lanes);
-      q3 = hn::Load(d, sums.squares + 3 * lanes);
-    }
     deviate_chunk<false>(x, n, hn::Set(d, sums.centre), nullptr, r0, r1, q0, q1, q2, q3);
-    hn::Store(r0, d, sums.rest);
-    hn::Store(r1, d, sums.rest + lanes);
-    hn::Store(q0, d, sums.squares);
-    hn::Store(q1, d, sums.squares + lanes);
-    hn::Store(q2, d, sums.squares + 2 * lanes);
-    hn::Store(q3, d, sums.squares + 3 * lanes);
+    join(hn::Add(r0, r1), first, sums.rest);
+    join(sum(q0, q1, q2, q3), first, sums.squares);
   }
 
   static HWY_INLINE void finish_deviations(const Sums& sums, W share, W* mean, W* squares) {
     const D d;
-    const size_t lanes = hn::Lanes(d);
-    moments_of(sums.centre, hn::Add(hn::Load(d, sums.rest), hn::Load(d, sums.rest + lanes)),
-               sum(hn::Load(d, sums.squares), hn::Load(d, sums.squares + lanes),
-                   hn::Load(d, sums.squares + 2 * lanes), hn::Load(d, sums.squares + 3 * lanes)),
-               share, mean, squares);
+    moments_of(sums.centre, hn::Load(d, sums.rest), hn::Load(d, sums.squares), share, mean,
+               squares);
   }
 
   /// Chan's merge of segment `s` into the moments of the segments before it.
@@ -244,10 +234,12 @@ struct ForwardStages {
     return W(1) / std::sqrt(variance + static_cast<W>(eps));
   }
 
-  /// The last stage, from the deviations that the second kept or else from x.
+  /// The last stage, from the deviations that the second kept or else from x. It also asks for what
+  /// the first stage needs soon, a line for each line that it writes: so reads keep pace with
+  /// writes.
   template <bool kept, Cache cache, typename T>
-  static HWY_INLINE void normalize(const T* from, const C* gamma, const C* beta, TY* y, size_t n,
-                                   const Factors& row) {
+  static HWY_NOINLINE void normalize(const T* from, const C* gamma, const C* beta, TY* y, size_t n,
+                                     const Factors& row, const TX* ahead) {
     const D d;
     const size_t step = P::step();
     const PTail tail(n);
@@ -285,6 +277,7 @@ struct ForwardStages {
     };
     size_t i = 0;
     for (; i + 2 * step <= n; i += 2 * step) {
+      prefetch(ahead + i, 2 * step);
       one(i);
       one(i + step);
     }

@@ -10,8 +10,8 @@
 
 namespace fusednorm::cpu {
 
-/// Elements that a stage takes at once at most, and the length of the constant arrays that stand for
-/// an absent gamma or beta.
+/// Elements that a stage takes at once at most, and the length of the constant arrays that stand
+/// for an absent gamma or beta.
 inline constexpr std::int64_t max_chunk = policy::short_cols + segment_granule;
 
 /// Mean and sum of squared deviations of one segment. Wide enough for long double, f64's merge

@@ -40,6 +40,10 @@ struct Pack {
   static HWY_INLINE void read(const T* from, V& a, V&) {
     a = load(D(), from);
   }
+  template <typename T>
+  static HWY_INLINE void read_parameter(const T* from, V& a, V&) {
+    a = load(D(), from);
+  }
   static HWY_INLINE void read_compute(const C* from, V& a, V&) { a = hn::LoadU(D(), from); }
   static HWY_INLINE void write_compute(V a, V, C* to) { hn::StoreU(a, D(), to); }
 
@@ -51,14 +55,21 @@ struct Pack {
       store(D(), a, to);
   }
 
-  /// A sample of the pack's elements whose mean serves to centre them: here all of them.
+  /// Of two vectors' elements, half: their mean serves to centre all. It is off the mean of all by
+  /// at most the standard deviation (the variance between two halves of which one has mean m + d
+  /// and the other m - d is d * d), so centring with it costs the sum of squares one bit at worst.
   template <typename T>
   static HWY_INLINE V sample(const T* from) {
     return load(D(), from);
   }
-  static size_t sampled(size_t n) { return n; }
+  /// How many of a segment's elements are sampled: all that two vectors do not divide, too.
+  static size_t sampled(size_t n) {
+    const size_t rest = n % (2 * step());
+    return (n - rest) / 2 + rest;
+  }
 };
 
+#if HWY_TARGET != HWY_SCALAR
 template <class D>
 struct Pack<D, true> {
   using V = hn::Vec<D>;
@@ -82,6 +93,17 @@ struct Pack<D, true> {
     const auto bits = raw(from);
     a = even(bits);
     b = odd(bits);
+  }
+  static HWY_INLINE void read_parameter(const BFloat16* from, V& a, V& b) { read(from, a, b); }
+  /// Without bits that rounding could carry out of a NaN.
+  static HWY_INLINE void read_parameter(const float* from, V& a, V& b) {
+    const D d;
+    const V nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+    const V lower = hn::LoadU(d, from), upper = hn::LoadU(d, from + hn::Lanes(d));
+    a = hn::ConcatEven(d, upper, lower);
+    b = hn::ConcatOdd(d, upper, lower);
+    a = hn::IfThenElse(hn::IsNaN(a), nan, a);
+    b = hn::IfThenElse(hn::IsNaN(b), nan, b);
   }
   static HWY_INLINE void read_compute(const C* from, V& a, V& b) {
     a = hn::LoadU(D(), from);
@@ -115,14 +137,14 @@ struct Pack<D, true> {
       hn::StoreU(rounded(a, b), Halves(), address);
   }
 
-  /// The odd elements. Their mean is off the mean of all by at most the standard deviation, so
-  /// centring with it costs the sum of squares one bit at worst.
+  /// As in order: here the odd elements.
   static HWY_INLINE V sample(const BFloat16* from) { return odd(raw(from)); }
   static size_t sampled(size_t n) {
     const size_t tail = n % step();
     return (n - tail) / 2 + (tail + 1) / 2;
   }
 };
+#endif
 
 /// The end of a row that is no whole number of packs, as one pack of which only the last `count`
 /// elements are new. In an array in pairs it is a pack of its own after the whole ones.
@@ -184,22 +206,6 @@ struct PackTail {
   }
 };
 
-/// A pack of a parameter; in pairs, without bits that rounding to bf16 could carry out of a NaN.
-template <class P, typename T, class V>
-HWY_INLINE void read_settled(const T* from, V& a, V& b) {
-  if constexpr (P::parts == 2 && std::is_same_v<T, float>) {
-    const hn::DFromV<V> d;
-    const V nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
-    const V lower = hn::LoadU(d, from), upper = hn::LoadU(d, from + hn::Lanes(d));
-    a = hn::ConcatEven(d, upper, lower);
-    b = hn::ConcatOdd(d, upper, lower);
-    a = hn::IfThenElse(hn::IsNaN(a), nan, a);
-    b = hn::IfThenElse(hn::IsNaN(b), nan, b);
-  } else {
-    P::read(from, a, b);
-  }
-}
-
 /// `count` elements of a parameter as the compute type in the order of packs. `to` has room for a
 /// pack more. A null parameter is a constant.
 template <typename C, typename T, bool pairs>
@@ -214,7 +220,7 @@ void expand(const void* given, double constant, int64_t count, void* to) {
   const PackTail<D, pairs> tail(static_cast<size_t>(count));
   V a = hn::Set(d, static_cast<C>(constant)), b = a;
   for (int64_t i = 0; i + step <= count; i += step) {
-    if (given) read_settled<P>(from + i, a, b);
+    if (given) P::read_parameter(from + i, a, b);
     P::write_compute(a, b, out + i);
   }
   if (tail.count == 0) return;
@@ -222,7 +228,7 @@ void expand(const void* given, double constant, int64_t count, void* to) {
     HWY_ALIGN T last[P::parts * hn::MaxLanes(D())] = {};
     const int64_t kept = count < step ? count : step;
     std::memcpy(last + (step - kept), from + (count - kept), static_cast<size_t>(kept) * sizeof(T));
-    read_settled<P>(last, a, b);
+    P::read_parameter(last, a, b);
   }
   tail.write_compute(a, b, out);
 }

@@ -47,17 +47,16 @@ constexpr std::int64_t row_blocks(std::int64_t rows, std::int64_t cols, DType co
 
 /// Bytes of a row that a stage of a kernel takes before the next stage has its turn. A burst of so
 /// many bytes of streaming stores is about what the 64 stores that a core can have waiting hold, so
-/// the stages that do not store run while memory takes them in. A whole number of rounds of every
-/// instruction set's accumulators: decides no bits.
+/// the stages that do not store run while memory takes them in. Decides bits: constant.
 inline constexpr std::int64_t chunk_bytes = 1024;
 
-/// How far ahead of its use the first stage asks for memory: about 100 ns at 10 to 20 bytes per
-/// nanosecond and core.
-inline constexpr std::int64_t prefetch_bytes = 2048;
+/// How far ahead of its use the first stage's memory is asked for: 200 to 400 ns at 10 to 20 bytes
+/// per nanosecond and core.
+inline constexpr std::int64_t prefetch_bytes = 4096;
 
-/// Rows up to this long go through the forward pipeline whole: two turns of the stages are then in
-/// a 32 KiB cache together with gamma and beta (4 * 4 KiB + 8 KiB in f32), and sums stay in
-/// registers.
+/// Rows up to this long are taken whole: sums stay in registers, and a burst of stores is no more
+/// than two chunks.
+inline constexpr std::int64_t short_row_bytes = 2048;
 inline constexpr std::int64_t short_cols = 1024;
 
 /// Rows that are shorter still go several at once, so that a step is worth its overhead and the

@@ -1,8 +1,11 @@
-// The backward kernels compiled for every instruction set, and the table that finds them.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "cpu/backward_kernels.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The backward kernels of one x dtype as tables. Included once per instruction set.
+#if defined(FUSEDNORM_CPU_BACKWARD_TABLES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FUSEDNORM_CPU_BACKWARD_TABLES_INL_H_
+#undef FUSEDNORM_CPU_BACKWARD_TABLES_INL_H_
+#else
+#define FUSEDNORM_CPU_BACKWARD_TABLES_INL_H_
+#endif
+
 #include "cpu/backward-inl.h"
 #include "cpu/column_sums-inl.h"
 
@@ -11,7 +14,7 @@ namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 
 template <typename TX, typename TP, typename TY, bool from_y>
-const BackwardKernels* table() {
+const BackwardKernels* backward_table() {
   using Kernel = Backward<TX, TY, from_y>;
   using C = Compute<TX>;
   using Sums = ColumnSummation<C>;
@@ -27,31 +30,16 @@ const BackwardKernels* table() {
   return &kernels;
 }
 
-const BackwardKernels* find_backward(DType x, DType param, DType y, bool from_y) {
-  return with_types(x, param, y, [from_y](auto tx, auto tp, auto ty) {
-    using TX = typename decltype(tx)::type;
+template <typename TX>
+const BackwardKernels* backward_of(DType param, DType y, bool from_y) {
+  return with_types<TX>(param, y, [from_y](auto tp, auto ty) {
     using TP = typename decltype(tp)::type;
     using TY = typename decltype(ty)::type;
-    return from_y ? table<TX, TP, TY, true>() : table<TX, TP, TY, false>();
+    return from_y ? backward_table<TX, TP, TY, true>() : backward_table<TX, TP, TY, false>();
   });
 }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace fusednorm::cpu
 HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-#include "cpu/select_target.h"
-
-namespace fusednorm::cpu {
-
-HWY_EXPORT(find_backward);
-
-const BackwardKernels* backward_kernels(std::int64_t highway_target, DType x, DType param, DType y,
-                                        bool from_y) {
-  const auto find = FUSEDNORM_SELECT_TARGET(find_backward, highway_target);
-  return find ? find(x, param, y, from_y) : nullptr;
-}
-
-}  // namespace fusednorm::cpu
 #endif
