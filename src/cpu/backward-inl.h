@@ -123,12 +123,14 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     Step reduce = step(0), output = step(want_dx ? a.segments.count : 0);
     Sums partial = {};
     W g_sum = 0, g_xhat_sum = 0;
-    Factors finished{}, current{};
+    Factors factors[2] = {};  // of the row that the second stage is at, and of the next
+    int turn = 0;
     for (; output.row < end; reduce.advance(), output.advance()) {
-      if (output.first_segment())
-        current =
-            want_dx ? finished
-                    : Stages::factors(mean_of(a, output.row), rstd_of(a, output.row), share, 0, 0);
+      if (output.first_segment()) {
+        turn ^= want_dx ? 1 : 0;
+        if (!want_dx && output.length > 0)
+          factors[0] = Stages::factors(mean_of(a, output.row), rstd_of(a, output.row), share, 0, 0);
+      }
       for (int64_t offset = 0; offset < a.segments.length; offset += chunk) {
         const Piece piece = reduce.piece(offset);
         if (want_dx && piece) {
@@ -140,8 +142,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
             g_sum = reduce.first_segment() ? g : g_sum + g;
             g_xhat_sum = reduce.first_segment() ? g_xhat : g_xhat_sum + g_xhat;
             if (reduce.last_segment()) {
-              finished = Stages::factors(mean_of(a, reduce.row), rstd_of(a, reduce.row), share,
-                                         g_sum, g_xhat_sum);
+              factors[turn ^ 1] = Stages::factors(mean_of(a, reduce.row), rstd_of(a, reduce.row),
+                                                  share, g_sum, g_xhat_sum);
             }
           }
         }
@@ -151,8 +153,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
           const Pieces p = pieces(a, output.row, column);
           write<want_dx, want_sums>(
               p, dx, want_sums ? dgamma + column : nullptr, want_sums ? dbeta + column : nullptr,
-              out.n, current, reduce.length > 0 ? pieces(a, reduce.row, reduce.column + offset) : p,
-              writer);
+              out.n, factors[turn],
+              reduce.length > 0 ? pieces(a, reduce.row, reduce.column + offset) : p, writer);
         }
       }
     }

@@ -72,50 +72,31 @@ struct Forward : ForwardStages<TX, TY> {
   /// unpacking and centring.
   static constexpr bool keep = sizeof(TX) == 2;
 
-  /// Short rows on their way from the second stage to the last. Their statistics are
-  /// finished together: a square root and a division take as long for four rows as for one.
+  /// Short rows on their way from the second stage to the last.
   struct Batch {
     static constexpr int64_t most = policy::max_rows_per_step;
-    HWY_ALIGN W rest[most] = {};
-    HWY_ALIGN W squares[most] = {};
-    HWY_ALIGN W mean[most] = {};
-    HWY_ALIGN W rstd[most] = {};
-    C centre[most] = {};
+    C centre[most];
+    C rest[most];
+    C squares[most];
     Factors factors[most];
   };
 
+  /// Row by row: a vector of what was stored as single numbers would have to wait for all stores
+  /// before them, the streaming ones too.
   static HWY_INLINE void finish(const ForwardArguments& a, int64_t row, int64_t count, W share,
                                 Batch& batch) {
-#if HWY_HAVE_FLOAT64
-    if constexpr (std::is_same_v<W, double>) {
-      const hn::CappedTag<double, Batch::most> d;
-      const auto shares = hn::Set(d, share), eps = hn::Set(d, a.eps), one = hn::Set(d, 1.0);
-      for (int64_t r = 0; r < count; r += static_cast<int64_t>(hn::Lanes(d))) {
-        const auto rest = hn::Load(d, batch.rest + r), offset = hn::Mul(rest, shares);
-        const auto squares = hn::Sub(hn::Load(d, batch.squares + r), hn::Mul(rest, offset));
-        // Rounding may leave less than nothing; a NaN stays.
-        const auto variance =
-            hn::IfThenZeroElse(hn::Lt(squares, hn::Zero(d)), hn::Mul(squares, shares));
-        hn::Store(offset, d, batch.mean + r);
-        hn::Store(hn::Div(one, hn::Sqrt(hn::Add(variance, eps))), d, batch.rstd + r);
-      }
-    } else
-#endif
-    {
-      for (int64_t r = 0; r < count; ++r) {
-        const W offset = batch.rest[r] * share;
-        batch.mean[r] = offset;
-        batch.rstd[r] = Stages::rstd_of(batch.squares[r] - batch.rest[r] * offset, share, a.eps);
-      }
-    }
     for (int64_t r = 0; r < count; ++r) {
-      const W mean = Stages::mean_of(batch.centre[r], batch.mean[r]), rstd = batch.rstd[r];
+      const C centre = batch.centre[r];
+      const W rest = batch.rest[r], offset = rest * share, mean = Stages::mean_of(centre, offset);
+      const W rstd = Stages::rstd_of(batch.squares[r] - rest * offset, share, a.eps);
       if (a.mean) static_cast<C*>(a.mean)[row + r] = static_cast<C>(mean);
       if (a.rstd) static_cast<C*>(a.rstd)[row + r] = static_cast<C>(rstd);
       // Kept deviations are from the centre; x is best taken from what is nearest to the mean.
-      const C from = keep ? batch.centre[r] : static_cast<C>(mean);
-      batch.factors[r] = {from, static_cast<C>((static_cast<W>(from) - mean) * rstd),
-                          static_cast<C>(rstd)};
+      const C from = keep ? centre : static_cast<C>(mean);
+      Factors& f = batch.factors[r];
+      f.centre = from;
+      f.shift = static_cast<C>((static_cast<W>(from) - mean) * rstd);
+      f.rstd = static_cast<C>(rstd);
     }
   }
 
@@ -130,7 +111,7 @@ struct Forward : ForwardStages<TX, TY> {
     const Shares shares(a.cols);
     const TX* x = static_cast<const TX*>(a.x);
     const int64_t pitch = a.cols + 2 * static_cast<int64_t>(Stages::max_lanes);
-    Batch batches[2];
+    Batch batches[2] = {};
     HWY_ALIGN C kept[keep ? 2 * (max_chunk + most * 2 * Stages::max_lanes) : 1];
     const auto rows_at = [&](int64_t row) {
       return row < begin ? 0 : row + group <= end ? group : end - row;

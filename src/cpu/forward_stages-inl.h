@@ -194,8 +194,8 @@ struct ForwardStages {
 
   /// The second stage's sums of a row that is taken at once.
   template <bool keep>
-  static HWY_NOINLINE void sums_of_row(const TX* x, size_t n, C centre, C* kept, W* rest,
-                                       W* squares) {
+  static HWY_NOINLINE void sums_of_row(const TX* x, size_t n, C centre, C* kept, C* rest,
+                                       C* squares) {
     const D d;
     V r0 = hn::Zero(d), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
     deviate_chunk<keep>(x, n, hn::Set(d, centre), kept, r0, r1, q0, q1, q2, q3);
