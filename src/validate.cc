@@ -3,6 +3,7 @@
 #include "validate.h"
 
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 namespace fusednorm {
@@ -29,8 +30,8 @@ Status check_stride(const char* name, std::int64_t stride, std::int64_t rows, st
       std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(dtype));
   if (rows > 0 && resolved > 0 && rows > limit / resolved) {
     return Status::invalid_argument(quantity("rows", rows) + " times " + quantity(name, resolved) +
-                                    " elements of " + name_of(dtype) +
-                                    ": expected fewer than 2^63 bytes");
+                                    " elements of " + name_of(dtype) + " (" +
+                                    quantity("cols", cols) + "): expected fewer than 2^63 bytes");
   }
   return {};
 }
@@ -149,7 +150,9 @@ Status validate(const ForwardProblem& p) {
   if (auto s = check_stride("y_row_stride", p.y_row_stride, p.rows, p.cols, p.y_dtype); !s)
     return s;
   if (!(p.eps >= 0) || std::isinf(p.eps)) {
-    return Status::invalid_argument("eps = " + std::to_string(p.eps) +
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", p.eps);
+    return Status::invalid_argument(std::string("eps = ") + text +
                                     ": expected a finite number, zero or more");
   }
   return {};

@@ -7,7 +7,8 @@
 #define FUSEDNORM_CPU_COLUMN_SUMS_INL_H_
 #endif
 
-#include "cpu/elements-inl.h"
+#include "cpu/line_writer-inl.h"
+#include "cpu/packs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fusednorm::cpu {
@@ -55,25 +56,55 @@ struct ColumnSummation {
     }
   }
 
-  template <typename TP>
-  static void store_total(void* out, const void* sums, int64_t blocks, int64_t pitch,
-                          int64_t count) {
+  /// In the order of columns, from the order of packs.
+  template <typename TP, bool pairs>
+  static void store_total(void* out, const void* sums, int64_t blocks, int64_t pitch, int64_t count,
+                          bool streaming) {
+    using P = Pack<D, pairs>;
     const D d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     const C* from = static_cast<const C*>(sums);
     TP* to = static_cast<TP*>(out);
-    for (int64_t i = 0; i < count; i += lanes) {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d)), step = static_cast<int64_t>(P::step());
+    const auto total_at = [&](int64_t i) HWY_ATTR {
       V high = hn::LoadU(d, from + i), low = hn::Zero(d);
       for (int64_t block = 1; block < blocks; ++block) {
         add(high, low, hn::LoadU(d, from + block * pitch + i));
       }
-      const V result = blocks == 1 ? high : total(high, low);
-      if (i + lanes <= count) {
-        store(d, result, to + i);
+      return blocks == 1 ? high : total(high, low);
+    };
+    // One pack in order.
+    const auto store_pack = [&](int64_t i, TP* pack) HWY_ATTR {
+      if constexpr (!pairs) {
+        store(d, total_at(i), pack);
       } else {
-        store_first(d, result, to + i, static_cast<size_t>(count - i));
+        HWY_ALIGN C even[hn::MaxLanes(D())], odd[hn::MaxLanes(D())];
+        HWY_ALIGN C both[2 * hn::MaxLanes(D())];
+        hn::Store(total_at(i), d, even);
+        hn::Store(total_at(i + lanes), d, odd);
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+          both[2 * lane] = even[lane];
+          both[2 * lane + 1] = odd[lane];
+        }
+        store(d, hn::Load(d, both), pack);
+        store(d, hn::Load(d, both + lanes), pack + lanes);
       }
+    };
+    LineWriter<TP> writer;
+    const int64_t whole = count / step * step;
+    for (int64_t begin = 0; begin < whole;) {
+      const int64_t n = whole - begin < policy::short_cols ? whole - begin : policy::short_cols;
+      TP* chunk = streaming ? writer.begin(to + begin) : to + begin;
+      for (int64_t i = 0; i < n; i += step) store_pack(begin + i, chunk + i);
+      if (streaming) writer.commit(static_cast<size_t>(n));
+      begin += n;
     }
+    if (whole == count) return;
+    // In order, the last sums are the first of a vector; in pairs, the last of a pack.
+    const int64_t rest = count - whole;
+    HWY_ALIGN TP last[P::parts * hn::MaxLanes(D())];
+    store_pack(whole, last);
+    std::memcpy(to + whole, last + (pairs ? step - rest : 0),
+                static_cast<size_t>(rest) * sizeof(TP));
   }
 };
 

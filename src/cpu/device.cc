@@ -1,6 +1,8 @@
 // Asks the machine what a plan needs to know of it.
 #include <unistd.h>
 
+#include <fstream>
+
 #include "cpu/kernels.h"
 #include "fusednorm/cpu.h"
 #include "hwy/targets.h"
@@ -11,8 +13,15 @@
 namespace fusednorm::cpu {
 namespace {
 
-/// sysconf says 0 or -1 where it does not know (in some containers, on other systems).
+/// The size of one instance of a cache. The kernel's own listing comes first: sysconf adds up every
+/// third-level cache of an AMD processor, of which a thread can use but one, and it says 0 or -1
+/// where it does not know (in some containers, on other systems).
 std::int64_t cache_bytes([[maybe_unused]] int level, std::int64_t otherwise) {
+  std::ifstream listed("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(level) +
+                       "/size");
+  std::int64_t kilobytes = 0;
+  char unit = 0;
+  if (listed >> kilobytes >> unit && kilobytes > 0 && unit == 'K') return kilobytes << 10;
   long bytes = 0;
 #ifdef _SC_LEVEL2_CACHE_SIZE
   bytes = sysconf(level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE);

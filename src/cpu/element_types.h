@@ -51,27 +51,20 @@ struct Type {
   using type = T;
 };
 
-/// Calls body(Type<TX>, Type<TP>, Type<TY>) for a supported triple of dtypes; null for any other.
-template <typename Body>
-auto with_types(DType x, DType param, DType y, const Body& body)
-    -> decltype(body(Type<float>(), Type<float>(), Type<float>())) {
-  const auto given_x = [&](auto tx) -> decltype(body(tx, tx, tx)) {
-    if (param == x && y == x) return body(tx, tx, tx);
-    if constexpr (!std::is_same_v<decltype(tx), Type<float>>) {
-      if (param == DType::f32 && y == x) return body(tx, Type<float>(), tx);
-      if (param == DType::f32 && y == DType::f32) return body(tx, Type<float>(), Type<float>());
-    }
-    return nullptr;
-  };
-  switch (x) {
-    case DType::f64:
-      return given_x(Type<double>());
-    case DType::f32:
-      return given_x(Type<float>());
-    case DType::f16:
-      return given_x(Type<Float16>());
-    case DType::bf16:
-      return given_x(Type<BFloat16>());
+template <typename T>
+inline constexpr DType dtype_of = std::is_same_v<T, double>    ? DType::f64
+                                  : std::is_same_v<T, float>   ? DType::f32
+                                  : std::is_same_v<T, Float16> ? DType::f16
+                                                               : DType::bf16;
+
+/// Calls body(Type<TP>, Type<TY>) for the dtypes that go with TX; null for any other.
+template <typename TX, typename Body>
+auto with_types(DType param, DType y, const Body& body) -> decltype(body(Type<TX>(), Type<TX>())) {
+  constexpr DType x = dtype_of<TX>;
+  if (param == x && y == x) return body(Type<TX>(), Type<TX>());
+  if constexpr (x != DType::f32) {
+    if (param == DType::f32 && y == x) return body(Type<float>(), Type<TX>());
+    if (param == DType::f32 && y == DType::f32) return body(Type<float>(), Type<float>());
   }
   return nullptr;
 }

@@ -12,12 +12,27 @@
 #include <type_traits>
 
 #include "cpu/element_types.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// Elements of a chunk. Shorter where vectors are of one element, for a sum's error grows with the
+/// additions that each lane makes.
+template <typename T>
+inline constexpr int64_t chunk_of = HWY_TARGET == HWY_SCALAR
+                                        ? segment_granule
+                                        : policy::chunk_bytes / static_cast<int64_t>(sizeof(T));
+
+/// Elements of a row that is taken whole, at most.
+template <typename T>
+inline constexpr int64_t short_row_of =
+    HWY_TARGET == HWY_SCALAR
+        ? 0
+        : policy::short_row_bytes / static_cast<int64_t>(sizeof(T)) + segment_granule;
 
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
@@ -32,11 +47,63 @@ HWY_INLINE hn::Vec<D> load(D d, const BFloat16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, raw)));
 }
 
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+// No instruction converts f16 here, and Highway's own sequence truncates.
+
+/// The exponent and mantissa, moved into place, are 2^112 too small, subnormal or not. All ones
+/// stay all ones.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Float16* from) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::Rebind<uint16_t, D> half;
+  const auto raw = hn::PromoteTo(bits, hn::LoadU(half, reinterpret_cast<const uint16_t*>(from)));
+  const auto sign = hn::ShiftLeft<16>(hn::And(raw, hn::Set(bits, 0x8000u)));
+  const auto rest = hn::And(raw, hn::Set(bits, 0x7fffu));
+  const auto scaled = hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(rest)), hn::Set(d, 0x1p112f));
+  const auto special = hn::BitCast(bits, hn::VecFromMask(d, hn::Ge(scaled, hn::Set(d, 65536.0f))));
+  return hn::BitCast(d, hn::Or(hn::Or(sign, hn::BitCast(bits, scaled)),
+                               hn::And(special, hn::Set(bits, 0x7f800000u))));
+}
+
+/// To nearest even. Below f16's normal numbers, adding 0.5 rounds to its smallest, 2^-24.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToSigned<D>> bits_of_half(D d, hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> bits;
+  const auto raw = hn::BitCast(bits, value);
+  const auto sign = hn::ShiftRight<16>(hn::And(raw, hn::Set(bits, 0x80000000u)));
+  const auto size = hn::And(raw, hn::Set(bits, 0x7fffffffu));
+  const auto magnitude = hn::BitCast(d, size);
+  const auto odd = hn::And(hn::ShiftRight<13>(size), hn::Set(bits, 1u));
+  const auto rounded = hn::Add(hn::Add(size, hn::Set(bits, 0xfffu)), odd);
+  const auto normal = hn::ShiftRight<13>(hn::Sub(rounded, hn::Set(bits, 112u << 23)));
+  const auto small =
+      hn::Sub(hn::BitCast(bits, hn::Add(magnitude, hn::Set(d, 0.5f))), hn::Set(bits, 0x3f000000u));
+  const auto pick = [&](auto mask, auto yes, auto no)
+                        HWY_ATTR { return hn::IfThenElse(hn::RebindMask(bits, mask), yes, no); };
+  auto result = pick(hn::Lt(magnitude, hn::Set(d, 0x1p-14f)), small, normal);
+  result = pick(hn::Ge(magnitude, hn::Set(d, 65520.0f)), hn::Set(bits, 0x7c00u), result);
+  result = pick(hn::IsNaN(value), hn::Set(bits, 0x7e00u), result);
+  return hn::BitCast(hn::RebindToSigned<D>(), hn::Or(sign, result));
+}
+
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> value, Float16* to) {
+  const hn::Rebind<uint16_t, D> half;
+  hn::StoreU(hn::DemoteTo(half, bits_of_half(d, value)), half, reinterpret_cast<uint16_t*>(to));
+}
+#else
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const Float16* from) {
   const hn::Rebind<hwy::float16_t, D> half;
   return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
 }
+
+template <class D>
+HWY_INLINE void store(D, hn::Vec<D> value, Float16* to) {
+  const hn::Rebind<hwy::float16_t, D> half;
+  hn::StoreU(hn::DemoteTo(half, value), half, reinterpret_cast<hwy::float16_t*>(to));
+}
+#endif
 
 #if HWY_HAVE_FLOAT64
 template <class D, std::enable_if_t<sizeof(hn::TFromD<D>) == 8>* = nullptr>
@@ -67,12 +134,6 @@ HWY_INLINE void store(D, hn::Vec<D> value, BFloat16* to) {
   hn::StoreU(hn::DemoteTo(half, upper), half, reinterpret_cast<uint16_t*>(to));
 }
 
-template <class D>
-HWY_INLINE void store(D, hn::Vec<D> value, Float16* to) {
-  const hn::Rebind<hwy::float16_t, D> half;
-  hn::StoreU(hn::DemoteTo(half, value), half, reinterpret_cast<hwy::float16_t*>(to));
-}
-
 #if HWY_HAVE_FLOAT64
 template <class D, std::enable_if_t<sizeof(hn::TFromD<D>) == 8>* = nullptr>
 HWY_INLINE void store(D, hn::Vec<D> value, float* to) {
@@ -81,50 +142,36 @@ HWY_INLINE void store(D, hn::Vec<D> value, float* to) {
 }
 #endif
 
-/// The end of a run of elements that is no whole number of vectors: the last vector's worth, of
-/// which only the upper `count` lanes are new. A run shorter than a vector goes through a buffer.
-struct Tail {
-  size_t count;  ///< new lanes; 0 when there is no tail
-  bool wide;     ///< a whole vector before the end may be read and written again
-
-  Tail(size_t elements, size_t lanes) : count(elements % lanes), wide(elements >= lanes) {}
-
-  template <class D, typename T>
-  HWY_INLINE hn::Vec<D> load_from(D d, const T* end) const {
-    const size_t lanes = hn::Lanes(d);
-    if (HWY_LIKELY(wide)) return load(d, end - lanes);
-    HWY_ALIGN T buffer[hn::MaxLanes(D())] = {};
-    std::memcpy(buffer + (lanes - count), end - count, count * sizeof(T));
-    return load(d, buffer);
-  }
-
-  /// As load_from, with zeros in the lanes that are not new.
-  template <class D, typename T>
-  HWY_INLINE hn::Vec<D> load_new(D d, const T* end) const {
-    return only_new(d, load_from(d, end));
-  }
-
-  template <class D>
-  HWY_INLINE hn::Vec<D> only_new(D d, hn::Vec<D> value) const {
-    return hn::IfThenZeroElse(hn::FirstN(d, hn::Lanes(d) - count), value);
-  }
-
-  template <class D, typename T>
-  HWY_INLINE void store_to(D d, hn::Vec<D> value, T* end) const {
-    const size_t lanes = hn::Lanes(d);
-    if (HWY_LIKELY(wide)) return store(d, value, end - lanes);
-    HWY_ALIGN T buffer[hn::MaxLanes(D())];
-    store(d, value, buffer);
-    std::memcpy(end - count, buffer + (lanes - count), count * sizeof(T));
-  }
-};
-
-/// The lower `count` lanes only.
+/// Whether a vector of the compute type can leave as T with a streaming store.
 template <class D, typename T>
-HWY_INLINE void store_first(D d, hn::Vec<D> value, T* to, size_t count) {
-  HWY_ALIGN T buffer[hn::MaxLanes(D())];
-  store(d, value, buffer);
-  std::memcpy(to, buffer, count * sizeof(T));
+inline constexpr bool can_stream = HWY_TARGET != HWY_SCALAR &&
+                                   (std::is_same_v<T, hn::TFromD<D>> ||
+                                    (std::is_same_v<T, Float16> &&
+                                     hn::MaxLanes(D()) * sizeof(T) >= 16));
+
+/// As store, past the cache. `to` is aligned to what is stored.
+template <class D, typename T>
+HWY_INLINE void stream(D d, hn::Vec<D> value, T* to) {
+  if constexpr (std::is_same_v<T, hn::TFromD<D>>) {
+    hn::Stream(value, d, to);
+  } else {
+    const hn::Rebind<hwy::float16_t, D> half;
+    const hn::RebindToUnsigned<decltype(half)> bits;
+    hn::Stream(hn::BitCast(bits, hn::DemoteTo(half, value)), bits, &to->bits);
+  }
+}
+
+/// Where the memory is that a stage at `from` needs soon; maybe past the end of the array, which is
+/// for prefetch alone.
+template <typename T>
+HWY_INLINE const T* ahead_of(const T* from) {
+  return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(from) + policy::prefetch_bytes);
+}
+
+template <typename T>
+HWY_INLINE void prefetch(const T* from, size_t elements) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(from);
+  for (size_t i = 0; i < elements * sizeof(T); i += 64) hwy::Prefetch(bytes + i);
 }
 
 /// An absent gamma or beta is a constant array that every chunk reads from its start.

@@ -4,14 +4,15 @@
 
 #include <cstdint>
 
+#include "cpu/policy.h"
 #include "cpu/segments.h"
 #include "fusednorm/dtype.h"
 
 namespace fusednorm::cpu {
 
-/// Elements that one elementwise step works on at most, and the length of the constant arrays that
-/// stand for an absent gamma or beta.
-inline constexpr std::int64_t max_chunk = 1024 + segment_granule;
+/// Elements that a stage takes at once at most, and the length of the constant arrays that stand
+/// for an absent gamma or beta.
+inline constexpr std::int64_t max_chunk = policy::short_cols + segment_granule;
 
 /// Mean and sum of squared deviations of one segment. Wide enough for long double, f64's merge
 /// type.
@@ -39,6 +40,9 @@ struct ForwardArguments {
   double eps;
   bool streaming;
   Segments segments;
+  /// Null where gamma and beta are in the compute type and in the order of the kernel's packs.
+  void (*expand)(const void* given, double constant, std::int64_t count, void* to);
+  std::int64_t param_size;
 };
 
 struct ForwardKernels {
@@ -47,9 +51,13 @@ struct ForwardKernels {
   /// Moments of segments [begin, end) of a row into out[begin …].
   void (*moments)(const ForwardArguments&, std::int64_t row, std::int64_t begin, std::int64_t end,
                   Moments* out);
-  /// The row's statistics from all its segments' moments; stored by whoever holds segment 0.
-  void (*normalize)(const ForwardArguments&, std::int64_t row, std::int64_t begin, std::int64_t end,
-                    const Moments* of_row);
+  /// Segments [begin, end) of up to max_shared_rows rows, from the moments of all their segments.
+  /// Statistics are stored by whoever holds segment 0.
+  void (*normalize)(const ForwardArguments&, std::int64_t row_begin, std::int64_t row_end,
+                    std::int64_t begin, std::int64_t end, const Moments* moments);
+  /// Elements of a parameter in the compute type, in the order of the kernel's packs. Null where
+  /// they are so already.
+  void (*expand)(const void* given, double constant, std::int64_t count, void* to);
 };
 
 struct BackwardArguments {
@@ -66,9 +74,13 @@ struct BackwardArguments {
   std::int64_t dx_stride;
   bool streaming;
   Segments segments;
+  /// Null where gamma and beta are in the compute type and in the order of the kernel's packs.
+  void (*expand)(const void* given, double constant, std::int64_t count, void* to);
+  std::int64_t param_size;
 };
 
-/// Column sums in the compute type. Null: neither dgamma nor dbeta is wanted.
+/// Column sums in the compute type and the order of the kernel's packs. Null: neither dgamma nor
+/// dbeta is wanted.
 struct ColumnSums {
   void* dgamma = nullptr;
   void* dbeta = nullptr;
@@ -78,21 +90,25 @@ struct BackwardKernels {
   /// Whole rows; adds to `sums`.
   void (*rows)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
                ColumnSums sums);
-  /// GradientSums of segments [begin, end) of a row into out[begin …].
-  void (*sums)(const BackwardArguments&, std::int64_t row, std::int64_t begin, std::int64_t end,
-               GradientSums* out);
+  /// GradientSums of segments [begin, end) of up to max_shared_rows rows into out[row, segment].
+  void (*sums)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
+               std::int64_t begin, std::int64_t end, GradientSums* out);
   /// The sums of a row from those of its segments.
   GradientSums (*merge)(const GradientSums* parts, std::int64_t count);
-  /// dx of one segment of a row; adds to `sums`, which point at the segment's first column.
-  void (*segment)(const BackwardArguments&, std::int64_t row, std::int64_t segment,
-                  const GradientSums& of_row, ColumnSums sums);
+  /// dx of one segment of up to max_shared_rows rows, of which the first of each row's GradientSums
+  /// is the row's; adds to `sums`, which point at the segment's first column.
+  void (*segment)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
+                  std::int64_t segment, const GradientSums* of_rows, ColumnSums sums);
   /// high + low += sum, exact but for the rounding of low.
   void (*compensate)(void* high, void* low, const void* sum, std::int64_t count);
   /// sum = high + low, or high where that is not finite.
   void (*settle)(void* sum, const void* high, const void* low, std::int64_t count);
-  /// The compensated sum of `blocks` arrays, `pitch` elements apart, cast to the parameters' dtype.
+  /// The compensated sum of `blocks` arrays, `pitch` elements apart, in order and cast to the
+  /// parameters' dtype.
   void (*store)(void* out, const void* sums, std::int64_t blocks, std::int64_t pitch,
-                std::int64_t count);
+                std::int64_t count, bool streaming);
+  /// As ForwardKernels'.
+  void (*expand)(const void* given, double constant, std::int64_t count, void* to);
 };
 
 /// Null when this build does not hold the instruction set or the dtypes are not a supported triple.

@@ -21,15 +21,30 @@ inline std::int64_t rows_per_group(std::int64_t rows, std::int64_t row_bytes,
   return fit < 1 ? 1 : fit > rows ? rows : fit;
 }
 
+/// Room for a parameter in the compute type and the order of any kernel's packs.
+inline std::int64_t expanded_bytes(std::int64_t cols, DType x_dtype) {
+  return (policy::padded(cols) + policy::sum_padding) *
+         static_cast<std::int64_t>(size_of(compute_dtype(x_dtype)));
+}
+
 struct ForwardLayout {
   std::int64_t group = 0;      ///< rows worked on together when threads share rows
   Moments* moments = nullptr;  ///< [group, segments]
+  void* gamma = nullptr;       ///< expanded, where the kernel wants that and does not do it itself
+  void* beta = nullptr;
 
-  ForwardLayout(const ForwardPlan& plan, Carver& carver) {
+  ForwardLayout(const ForwardPlan& plan, bool expand, Carver& carver) {
     const ForwardProblem& p = plan.problem;
-    if (plan.schedule != Schedule::segments) return;
-    group =
-        rows_per_group(p.rows, p.cols * static_cast<std::int64_t>(size_of(p.x_dtype)), plan.device);
+    if (plan.schedule != Schedule::segments) {
+      if (!expand || p.rows == 0) return;
+      const auto bytes = static_cast<std::size_t>(expanded_bytes(p.cols, p.x_dtype));
+      gamma = carver.take_bytes(bytes);
+      beta = carver.take_bytes(bytes);
+      return;
+    }
+    group = std::min(policy::max_shared_rows,
+                     rows_per_group(p.rows, p.cols * static_cast<std::int64_t>(size_of(p.x_dtype)),
+                                    plan.device));
     moments = carver.take<Moments>(group * segments_of(p.cols, p.x_dtype).count);
   }
 };
@@ -43,18 +58,27 @@ struct BackwardLayout {
   std::byte* scratch =
       nullptr;  ///< a task: plain sums, high and low parts, for dgamma and dbeta: [6, pitch]
 
-  BackwardLayout(const BackwardPlan& plan, Carver& carver) {
+  void* gamma = nullptr;  ///< expanded, where the kernel wants that and does not do it itself
+  void* beta = nullptr;
+
+  BackwardLayout(const BackwardPlan& plan, bool expand, Carver& carver) {
     const BackwardProblem& p = plan.problem;
     const auto element = static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype)));
     const std::int64_t rows_per_block =
         plan.row_blocks > 0 ? (p.rows - 1) / plan.row_blocks + 1 : 0;
     const bool want_sums = p.want_dgamma || p.want_dbeta;
     several_sums = rows_per_block > policy::rows_per_sum;
-    pitch = policy::padded(p.cols);
+    // In pairs, the end of a row is a pack of its own.
+    pitch = policy::padded(p.cols) + policy::sum_padding;
+    if (expand && p.rows > 0 && plan.schedule != Schedule::segments) {
+      const auto bytes = static_cast<std::size_t>(expanded_bytes(p.cols, p.x_dtype));
+      gamma = carver.take_bytes(bytes);
+      if (p.source == Source::y) beta = carver.take_bytes(bytes);
+    }
     if (plan.schedule == Schedule::segments) {
       const auto row_bytes =
           p.cols * static_cast<std::int64_t>(size_of(p.x_dtype) + size_of(p.y_dtype));
-      group = rows_per_group(p.rows, row_bytes, plan.device);
+      group = std::min(policy::max_shared_rows, rows_per_group(p.rows, row_bytes, plan.device));
       sums = carver.take<GradientSums>(group * segments_of(p.cols, p.x_dtype).count);
       // With one group a segment's sums live and die on its task's stack.
       if (want_sums && (group < p.rows || several_sums)) {

@@ -21,6 +21,8 @@ namespace HWY_NAMESPACE {
 
 /// A partly filled last line is kept for the chunk that continues it, so packed rows of odd width
 /// cost no more than even ones; a line that no chunk completes is written with ordinary stores.
+/// Chunks leave one turn late: to read at once what was just stored at another alignment, the core
+/// would wait until all stores before it, streaming ones too, have reached memory.
 template <typename T>
 class LineWriter {
  public:
@@ -34,55 +36,72 @@ class LineWriter {
     hwy::FlushStream();
   }
 
+  /// Whether the chunk can go to `to` with streaming stores of its own: it is whole lines.
+  HWY_INLINE bool direct(const T* to, size_t count) {
+    if ((reinterpret_cast<uintptr_t>(to) | (count * sizeof(T))) % line != 0) return false;
+    if (HWY_UNLIKELY(chunks_[turn_ ^ 1].waiting())) flush();
+    return true;
+  }
+
   /// Where to build the chunk that belongs at `to`. Up to max_chunk elements.
   HWY_INLINE T* begin(T* to) {
     auto* address = reinterpret_cast<uint8_t*>(to);
-    if (address != line_start_ + end_) {
-      flush();
-      begin_ = end_ = reinterpret_cast<uintptr_t>(address) % line;
-      line_start_ = address - begin_;
-    }
-    return reinterpret_cast<T*>(buffer_ + end_);
+    Chunk& chunk = chunks_[turn_];
+    chunk.begin = chunk.end = reinterpret_cast<uintptr_t>(address) % line;
+    chunk.line_start = address - chunk.begin;
+    return reinterpret_cast<T*>(chunk.bytes + chunk.begin);
   }
 
-  /// Sends the lines that the chunk of `count` elements completed.
+  /// Sends the lines of the chunk before this one of `count` elements.
   HWY_INLINE void commit(size_t count) {
-    end_ += count * sizeof(T);
-    size_t sent = 0;
-    if (begin_ != 0 && end_ >= line) {
-      std::memcpy(line_start_ + begin_, buffer_ + begin_, line - begin_);
-      begin_ = 0;
-      sent = line;
-    }
-    const hwy::HWY_NAMESPACE::CappedTag<uint8_t, line> bytes;
-    const size_t step = hwy::HWY_NAMESPACE::Lanes(bytes);
-    const size_t whole = begin_ != 0 ? 0 : end_ / line * line;
-    for (; sent < whole; sent += line) {
-      for (size_t part = 0; part < line; part += step) {
-        hwy::HWY_NAMESPACE::Stream(hwy::HWY_NAMESPACE::Load(bytes, buffer_ + sent + part), bytes,
-                                   line_start_ + sent + part);
-      }
-    }
-    if (sent != 0) {
-      std::memcpy(buffer_, buffer_ + sent, line);
-      line_start_ += sent;
-      end_ -= sent;
-    }
+    chunks_[turn_].end += count * sizeof(T);
+    turn_ ^= 1;
+    if (chunks_[turn_].waiting()) send(chunks_[turn_], &chunks_[turn_ ^ 1]);
   }
 
  private:
-  void flush() {
-    if (end_ > begin_) std::memcpy(line_start_ + begin_, buffer_ + begin_, end_ - begin_);
-    begin_ = end_ = 0;
-    line_start_ = nullptr;
+  /// bytes[0] stands for the line at line_start; [begin, end) wait to be written.
+  struct Chunk {
+    alignas(64) uint8_t bytes[max_chunk * sizeof(T) + line];
+    uint8_t* line_start = nullptr;
+    size_t begin = 0;
+    size_t end = 0;
+    bool waiting() const { return end > begin; }
+  };
+
+  static HWY_INLINE void send(Chunk& chunk, Chunk* next) {
+    const hwy::HWY_NAMESPACE::CappedTag<uint8_t, line> bytes;
+    const size_t step = hwy::HWY_NAMESPACE::Lanes(bytes);
+    const size_t whole = chunk.end / line * line;
+    size_t sent = 0;
+    if (chunk.begin != 0 && whole != 0) {
+      std::memcpy(chunk.line_start + chunk.begin, chunk.bytes + chunk.begin, line - chunk.begin);
+      sent = line;
+    }
+    for (; sent < whole; sent += line) {
+      for (size_t part = 0; part < line; part += step) {
+        hwy::HWY_NAMESPACE::Stream(hwy::HWY_NAMESPACE::Load(bytes, chunk.bytes + sent + part),
+                                   bytes, chunk.line_start + sent + part);
+      }
+    }
+    const size_t rest = whole > chunk.begin ? whole : chunk.begin;
+    if (chunk.end > rest) {
+      const bool continued =
+          next && next->line_start == chunk.line_start + whole && next->begin == chunk.end - whole;
+      uint8_t* to = continued ? next->bytes : chunk.line_start + whole;
+      std::memcpy(to + (rest - whole), chunk.bytes + rest, chunk.end - rest);
+      if (continued) next->begin = rest - whole;
+    }
+    chunk.begin = chunk.end = 0;
   }
 
-  // Buffer offset 0 stands for the line at line_start_; bytes [begin_, end_) wait to be written.
-  // One line more than a chunk needs, for what is kept, and one for the copy that moves it.
-  alignas(64) uint8_t buffer_[max_chunk * sizeof(T) + 3 * line];
-  uint8_t* line_start_ = nullptr;
-  size_t begin_ = 0;
-  size_t end_ = 0;
+  HWY_NOINLINE void flush() {
+    Chunk& last = chunks_[turn_ ^ 1];
+    if (last.waiting()) send(last, nullptr);
+  }
+
+  Chunk chunks_[2];
+  int turn_ = 0;  ///< the chunk that is built next; the other one may wait
 };
 
 }  // namespace HWY_NAMESPACE

@@ -53,7 +53,9 @@ Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device) {
     result.tasks = std::min(most, segments.count);
   }
   Carver carver;
-  ForwardLayout(result, carver);
+  const ForwardKernels* kernels = forward_kernels(
+      device.instruction_set.highway_target, problem.x_dtype, problem.param_dtype, problem.y_dtype);
+  ForwardLayout(result, kernels->expand != nullptr, carver);
   result.workspace_bytes = carver.bytes();
   return result;
 }
@@ -80,7 +82,10 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
     result.tasks = std::min(device.threads * policy::tasks_per_thread, segments.count);
   }
   Carver carver;
-  BackwardLayout(result, carver);
+  const BackwardKernels* kernels =
+      backward_kernels(device.instruction_set.highway_target, problem.x_dtype, problem.param_dtype,
+                       problem.y_dtype, problem.source == Source::y);
+  BackwardLayout(result, kernels->expand != nullptr, carver);
   result.workspace_bytes = carver.bytes();
   return result;
 }

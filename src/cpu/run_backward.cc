@@ -85,7 +85,7 @@ void gather(const Run& run, std::int64_t begin, std::int64_t end) {
     std::byte* to =
         static_cast<std::byte*>(out) + begin * static_cast<std::int64_t>(size_of(p.param_dtype));
     run.kernels.store(to, run.array(run.layout.partials, first_block) + begin * run.element, blocks,
-                      pitch, end - begin);
+                      pitch, end - begin, false);
   };
   if (p.want_dgamma) store(run.buffers.dgamma, 0);
   if (p.want_dbeta) store(run.buffers.dbeta, blocks);
@@ -101,7 +101,7 @@ void run_rows(const Run& run, ParallelFor parallel_for) {
   });
   if (!run.want_sums) return;
   // Gathering is worth waking threads for only where it reads as much as a small problem does.
-  const std::int64_t columns = run.layout.pitch / policy::sum_padding;
+  const std::int64_t columns = policy::padded(run.plan.problem.cols) / policy::sum_padding;
   const std::int64_t bytes = 2 * blocks * run.layout.pitch * run.element;
   const std::int64_t pieces = bytes < policy::calling_thread_bytes ? 1 : std::min(tasks, columns);
   const auto piece = [&](std::int64_t index) {
@@ -122,7 +122,9 @@ class SegmentSums {
       : run_(run),
         begin_(run.arguments.segments.begin(segment)),
         count_(run.arguments.segments.end(segment) - begin_),
-        padded_(policy::padded(count_)) {
+        // The last segment may end in a pack of its own.
+        padded_(policy::padded(count_) +
+                (segment + 1 == run.arguments.segments.count ? policy::sum_padding : 0)) {
     const bool kept = run.layout.scratch != nullptr;
     const std::int64_t pitch = kept ? run.layout.pitch : padded_;
     std::byte* base = kept ? run.layout.scratch + begin_ * run.element : local;
@@ -152,7 +154,8 @@ class SegmentSums {
     }
     const std::int64_t offset = begin_ * static_cast<std::int64_t>(size_of(p.param_dtype));
     const auto store = [&](void* out, const std::byte* sums) {
-      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_);
+      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_,
+                         run_.arguments.streaming);
     };
     if (p.want_dgamma) store(run_.buffers.dgamma, arrays_[0]);
     if (p.want_dbeta) store(run_.buffers.dbeta, arrays_[1]);
@@ -182,21 +185,24 @@ void run_shared_rows(const Run& run, ParallelFor parallel_for) {
     };
     if (run.arguments.dx) {
       parallel_for(tasks, [&](std::int64_t task) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          run.kernels.sums(run.arguments, row, first(task), first(task + 1), of_row(row));
-        }
+        run.kernels.sums(run.arguments, begin, end, first(task), first(task + 1), run.layout.sums);
       });
       for (std::int64_t row = begin; row < end; ++row) {
         of_row(row)[0] = run.kernels.merge(of_row(row), segments);
       }
     }
-    parallel_for(tasks, [&](std::int64_t task) {
+    parallel_for(tasks, [&](std::int64_t index) {
       alignas(Carver::alignment)
-          std::byte local[2 * (max_segment(DType::f32) + policy::sum_padding) * 4];
-      for (std::int64_t segment = first(task); segment < first(task + 1); ++segment) {
+          std::byte local[2 * (max_segment(DType::f32) + 2 * policy::sum_padding) * 4];
+      // Backwards, for what was read last is what the cache still holds.
+      const std::int64_t task = tasks - 1 - index;
+      for (std::int64_t segment = first(task + 1) - 1; segment >= first(task); --segment) {
         SegmentSums sums(run, segment, local);
-        for (std::int64_t row = begin; row < end; ++row) {
-          run.kernels.segment(run.arguments, row, segment, *of_row(row), sums.before(row));
+        for (std::int64_t row = begin; row < end;) {
+          const std::int64_t until =
+              std::min(end, row - row % policy::rows_per_sum + policy::rows_per_sum);
+          run.kernels.segment(run.arguments, row, until, segment, of_row(row), sums.before(row));
+          row = until;
         }
         if (end == rows) sums.finish();
       }
@@ -242,16 +248,25 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
     }
   }
   const void* source = from_y ? buffers.y : buffers.x;
-  const BackwardArguments arguments{
+  BackwardArguments arguments{
       buffers.dy, source, p.has_gamma ? buffers.gamma : nullptr,
       from_y && p.has_beta ? buffers.beta : nullptr, buffers.mean, buffers.rstd,
       p.want_dx ? buffers.dx : nullptr, p.cols, resolved_stride(p.dy_row_stride, p.cols),
       resolved_stride(p.source_row_stride, p.cols), resolved_stride(p.dx_row_stride, p.cols),
       // In place, the lines to write are in the cache already.
       plan.streaming_stores && buffers.dx != buffers.dy && buffers.dx != source,
-      segments_of(p.cols, p.x_dtype)};
+      segments_of(p.cols, p.x_dtype), kernels->expand,
+      static_cast<std::int64_t>(size_of(p.param_dtype))};
   Carver carver(workspace.data);
-  const BackwardLayout layout(plan, carver);
+  const BackwardLayout layout(plan, kernels->expand != nullptr, carver);
+  if (layout.gamma) {
+    kernels->expand(arguments.gamma, 1, p.cols, layout.gamma);
+    arguments.gamma = layout.gamma;
+  }
+  if (layout.beta) {
+    kernels->expand(arguments.beta, 0, p.cols, layout.beta);
+    arguments.beta = layout.beta;
+  }
   const Run run{plan,     buffers, arguments,
                 *kernels, layout,  static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype))),
                 want_sums};

@@ -17,9 +17,8 @@ void fill_statistics(const ForwardProblem& problem, const ForwardBuffers& buffer
 }
 
 void run_shared_rows(const ForwardPlan& plan, const ForwardArguments& arguments,
-                     const ForwardKernels& kernels, Workspace workspace, ParallelFor parallel_for) {
-  Carver carver(workspace.data);
-  const ForwardLayout layout(plan, carver);
+                     const ForwardKernels& kernels, const ForwardLayout& layout,
+                     ParallelFor parallel_for) {
   const std::int64_t segments = arguments.segments.count;
   const auto first = [&](std::int64_t task) { return split(segments, plan.tasks, task); };
   for (std::int64_t begin = 0; begin < plan.problem.rows; begin += layout.group) {
@@ -31,10 +30,7 @@ void run_shared_rows(const ForwardPlan& plan, const ForwardArguments& arguments,
       }
     });
     parallel_for(plan.tasks, [&](std::int64_t task) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        kernels.normalize(arguments, row, first(task), first(task + 1),
-                          layout.moments + (row - begin) * segments);
-      }
+      kernels.normalize(arguments, begin, end, first(task), first(task + 1), layout.moments);
     });
   }
 }
@@ -62,12 +58,21 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
       fill_statistics<float>(p, buffers);
     return {};
   }
-  const ForwardArguments arguments{
+  ForwardArguments arguments{
       buffers.x, p.has_gamma ? buffers.gamma : nullptr, p.has_beta ? buffers.beta : nullptr,
       buffers.y, p.save_mean ? buffers.mean : nullptr, p.save_rstd ? buffers.rstd : nullptr, p.cols,
       resolved_stride(p.x_row_stride, p.cols), resolved_stride(p.y_row_stride, p.cols), p.eps,
       // In place, the lines to write are in the cache already.
-      plan.streaming_stores && buffers.x != buffers.y, segments_of(p.cols, p.x_dtype)};
+      plan.streaming_stores && buffers.x != buffers.y, segments_of(p.cols, p.x_dtype),
+      kernels->expand, static_cast<std::int64_t>(size_of(p.param_dtype))};
+  Carver carver(workspace.data);
+  const ForwardLayout layout(plan, kernels->expand != nullptr, carver);
+  if (layout.gamma) {
+    kernels->expand(arguments.gamma, 1, p.cols, layout.gamma);
+    kernels->expand(arguments.beta, 0, p.cols, layout.beta);
+    arguments.gamma = layout.gamma;
+    arguments.beta = layout.beta;
+  }
   switch (plan.schedule) {
     case Schedule::calling_thread:
       kernels->rows(arguments, 0, p.rows);
@@ -79,7 +84,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
       });
       break;
     case Schedule::segments:
-      run_shared_rows(plan, arguments, *kernels, workspace, parallel_for);
+      run_shared_rows(plan, arguments, *kernels, layout, parallel_for);
       break;
   }
   return {};
