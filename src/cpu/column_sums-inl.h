@@ -76,17 +76,16 @@ struct ColumnSummation {
     const auto store_pack = [&](int64_t i, TP* pack) HWY_ATTR {
       if constexpr (!pairs) {
         store(d, total_at(i), pack);
+      } else if constexpr (std::is_same_v<TP, BFloat16>) {
+        P::template write<Cache::keep>(total_at(i), total_at(i + lanes), pack);
       } else {
         HWY_ALIGN C even[hn::MaxLanes(D())], odd[hn::MaxLanes(D())];
-        HWY_ALIGN C both[2 * hn::MaxLanes(D())];
         hn::Store(total_at(i), d, even);
         hn::Store(total_at(i + lanes), d, odd);
         for (int64_t lane = 0; lane < lanes; ++lane) {
-          both[2 * lane] = even[lane];
-          both[2 * lane + 1] = odd[lane];
+          pack[2 * lane] = even[lane];
+          pack[2 * lane + 1] = odd[lane];
         }
-        store(d, hn::Load(d, both), pack);
-        store(d, hn::Load(d, both + lanes), pack + lanes);
       }
     };
     LineWriter<TP> writer;

@@ -222,6 +222,10 @@ struct ForwardStages {
                                W* mean, W* squares) {
     const W before = static_cast<W>(segments.begin(s));
     const W total = static_cast<W>(segments.end(s));
+    if (HWY_UNLIKELY(*mean - *mean != 0)) {
+      *mean += part_mean;  // an infinite mean stays, or becomes NaN; the squares are NaN already
+      return;
+    }
     const W delta = part_mean - *mean;
     const W share = (total - before) / total;
     *mean += delta * share;

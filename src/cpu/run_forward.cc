@@ -29,7 +29,9 @@ void run_shared_rows(const ForwardPlan& plan, const ForwardArguments& arguments,
                         layout.moments + (row - begin) * segments);
       }
     });
-    parallel_for(plan.tasks, [&](std::int64_t task) {
+    parallel_for(plan.tasks, [&](std::int64_t index) {
+      // Backwards, for what was read last is what the cache still holds.
+      const std::int64_t task = plan.tasks - 1 - index;
       kernels.normalize(arguments, begin, end, first(task), first(task + 1), layout.moments);
     });
   }
