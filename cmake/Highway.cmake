@@ -15,7 +15,7 @@ if(NOT TARGET hwy::hwy)
   set(HWY_ENABLE_TESTS OFF CACHE INTERNAL "")
   set(HWY_ENABLE_EXAMPLES OFF CACHE INTERNAL "")
   set(HWY_ENABLE_CONTRIB OFF CACHE INTERNAL "")
-  set(HWY_ENABLE_INSTALL OFF CACHE INTERNAL "")
+  set(HWY_ENABLE_INSTALL ON CACHE INTERNAL "")  # a static fusednorm needs it at its side
   FetchContent_Declare(highway
     GIT_REPOSITORY https://github.com/google/highway.git
     GIT_TAG 1.2.0

@@ -29,7 +29,8 @@ Status check_stride(const char* name, std::int64_t stride, std::int64_t rows, st
   const std::int64_t limit =
       std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(dtype));
   if (rows > 0 && resolved > 0 && rows > limit / resolved) {
-    return Status::invalid_argument(quantity("rows", rows) + " times " + quantity(name, resolved) +
+    return Status::invalid_argument(quantity("rows", rows) + " times " +
+                                    quantity(stride == packed ? "cols" : name, resolved) +
                                     " elements of " + name_of(dtype) + " (" +
                                     quantity("cols", cols) + "): expected fewer than 2^63 bytes");
   }

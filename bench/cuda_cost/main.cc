@@ -21,6 +21,8 @@ const char* usage =
     "  --multiprocessors N    default 132\n"
     "  --ptxas                also registers, spills and occupancy of each architecture, from "
     "ptxas\n"
+    "  --spills               only ask ptxas whether any kernel spills on any architecture; exit 1 "
+    "if so\n"
     "  --json FILE            also write the figures there\n"
     "  --check FILE           compare with recorded figures; exit 1 where one is worse\n"
     "  --record FILE          write the figures as the recorded ones\n";
@@ -51,6 +53,8 @@ int main(int argc, char** argv) {
       device.multiprocessors = std::atoi(value());
     else if (option == "--ptxas")
       ptxas = true;
+    else if (option == "--spills")
+      return check_spills();
     else if (option == "--json")
       json = value();
     else if (option == "--check")

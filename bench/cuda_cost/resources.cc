@@ -131,4 +131,24 @@ void print_resources(const Row& row) {
   }
 }
 
+int check_spills() {
+  int bad = 0;
+  for (const int architecture : architectures) {
+    std::string error;
+    const auto kernels = assemble("", architecture, &error);
+    if (kernels.empty()) return std::printf("sm_%d: %s\n", architecture, error.c_str()), 1;
+    int most = 0;
+    for (const auto& [name, resources] : kernels) {
+      most = std::max(most, resources.registers);
+      if (resources.spill_bytes == 0 && resources.stack_bytes == 0) continue;
+      ++bad;
+      std::printf("sm_%d: %s: %d bytes spilled, %d bytes of stack\n", architecture, name.c_str(),
+                  resources.spill_bytes, resources.stack_bytes);
+    }
+    std::printf("sm_%d: %zu kernels, at most %d registers\n", architecture, kernels.size(), most);
+  }
+  std::printf("%d kernels spill\n", bad);
+  return bad > 0 ? 1 : 0;
+}
+
 }  // namespace fusednorm::cost

@@ -27,6 +27,10 @@ int resident_blocks(const Resources& resources, int threads, int architecture);
 
 void print_resources(const Row& row);
 
+/// Assembles every kernel in this program for every architecture; prints those that spill or use
+/// local memory and a summary. Returns the exit code.
+int check_spills();
+
 /// Architectures that the library is built for.
 inline constexpr int architectures[] = {75, 80, 86, 89, 90, 100, 120};
 
