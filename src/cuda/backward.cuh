@@ -6,7 +6,7 @@
 #include "cluster.cuh"
 #include "columns.cuh"
 #include "elements.cuh"
-#include "limits.h"
+#include "kernel_sizes.h"
 #include "reduce.cuh"
 
 namespace fusednorm::cuda {

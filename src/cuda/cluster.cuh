@@ -1,22 +1,35 @@
-// What kernels ask of a thread-block cluster. Before sm_90 there are none; a plan never launches
-// these kernels there.
+// What kernels ask of a thread-block cluster, in PTX: cooperative_groups.h would double the time it takes to compile a
+// kernel file. Before sm_90 there are no clusters; a plan never launches these kernels there.
 #pragma once
 
-#include <cooperative_groups.h>
+#include <cstdint>
 
 namespace fusednorm::cuda {
 
-/// Writes `value` to the same place in the shared memory of block `rank` of the cluster.
+/// Writes `value` to the same place in the shared memory of block `rank` of the cluster, 16 or 8 bytes at a time.
 template <typename T>
 __device__ __forceinline__ void cluster_write(T* place, int rank, const T& value) {
 #if __CUDA_ARCH__ >= 900
-  *cooperative_groups::this_cluster().map_shared_rank(place, rank) = value;
+  static_assert(sizeof(T) % 8 == 0);
+  std::uint32_t there;
+  const auto here = static_cast<std::uint32_t>(__cvta_generic_to_shared(place));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+  std::uint64_t words[sizeof(T) / 8];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(T) / 8); ++i) {
+    asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there + 8 * i), "l"(words[i]) : "memory");
+  }
 #endif
 }
 
+/// Every thread of the cluster arrives; what was written before is seen by all after.
 __device__ __forceinline__ void cluster_barrier() {
 #if __CUDA_ARCH__ >= 900
-  cooperative_groups::this_cluster().sync();
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
 #endif
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "elements.cuh"
-#include "limits.h"
+#include "kernel_sizes.h"
 #include "reduce.cuh"
 
 namespace fusednorm::cuda {

@@ -4,7 +4,7 @@
 
 #include "cluster.cuh"
 #include "elements.cuh"
-#include "limits.h"
+#include "kernel_sizes.h"
 #include "reduce.cuh"
 
 namespace fusednorm::cuda {

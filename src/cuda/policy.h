@@ -13,7 +13,7 @@
 
 #include "fusednorm/cuda.h"
 #include "geometry.h"
-#include "limits.h"
+#include "kernel_sizes.h"
 
 namespace fusednorm::cuda::policy {
 

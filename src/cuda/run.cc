@@ -7,7 +7,7 @@
 #include "kernels.h"
 #include "launch.h"
 #include "layout.h"
-#include "limits.h"
+#include "kernel_sizes.h"
 #include "validate.h"
 
 namespace fusednorm::cuda {

@@ -1,0 +1,15 @@
+# Enables CUDA with the nvcc on PATH, in /usr/local/cuda or in the Python environment in use, and the shared runtime,
+# for which the emulated device can stand in.
+include_guard(GLOBAL)
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(FUSEDNORM_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(FUSEDNORM_NVCC)
+    set(CMAKE_CUDA_COMPILER ${FUSEDNORM_NVCC})
+  endif()
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120 CACHE STRING "")
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+enable_language(CUDA)
+find_package(CUDAToolkit 13 REQUIRED)
