@@ -1,12 +1,14 @@
-// What kernels ask of a thread-block cluster, in PTX: cooperative_groups.h would double the time it takes to compile a
-// kernel file. Before sm_90 there are no clusters; a plan never launches these kernels there.
+// What kernels ask of a thread-block cluster, in PTX: cooperative_groups.h would double the time it
+// takes to compile a kernel file. Before sm_90 there are no clusters; a plan never launches these
+// kernels there.
 #pragma once
 
 #include <cstdint>
 
 namespace fusednorm::cuda {
 
-/// Writes `value` to the same place in the shared memory of block `rank` of the cluster, 16 or 8 bytes at a time.
+/// Writes `value` to the same place in the shared memory of block `rank` of the cluster, 16 or 8
+/// bytes at a time.
 template <typename T>
 __device__ __forceinline__ void cluster_write(T* place, int rank, const T& value) {
 #if __CUDA_ARCH__ >= 900

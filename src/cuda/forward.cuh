@@ -76,7 +76,7 @@ __device__ __forceinline__ void forward_narrow_row(const ForwardArguments& a, st
   const Moments<C> moments = tile_moments<Tile, full>(values, extent.count, reciprocal);
   const C rstd = reciprocal_root(moments.squares * reciprocal + static_cast<C>(a.eps));
   if (lane == 0 && (full || extent.count > 0)) {
-    store_statistics(a, row, moments.centre + moments.rest, rstd);
+    store_statistics(a, row, moments.centre + moments.settled().rest, rstd);
   }
   normalize<Tile>(values, gamma, beta, rstd, -moments.rest * rstd);
   store_tile<Tile, full>(static_cast<TY*>(a.y) + (row * a.y_stride + first), values, extent);
@@ -130,10 +130,11 @@ __device__ __forceinline__ RowStatistics<C> share_and_merge(const ForwardArgumen
                                                             const Moments<C>& own, int segment,
                                                             int segment_cols, int lane) {
   if constexpr (clustered) {
-    if (segment < a.segments && lane < a.blocks_per_row) cluster_write(slots + segment, lane, own);
+    if (segment < a.segments && lane < a.blocks_per_row)
+      cluster_write(slots + segment, lane, own.settled());
     cluster_barrier();
   } else {
-    if (segment < a.segments && lane == 0) slots[segment] = own;
+    if (segment < a.segments && lane == 0) slots[segment] = own.settled();
     __syncthreads();
   }
   return merge_moments(slots, static_cast<int>(a.segments), segment_cols, a.cols,
@@ -235,7 +236,7 @@ __global__ void __launch_bounds__(wide_threads, 1) forward_reread(ForwardArgumen
     for (std::int64_t s = warp; s < a.segments; s += warps) {
       typename T::Values values;
       const Moments<C> own = work.load(values, row, s);
-      if (lane == 0) slots[s] = own;
+      if (lane == 0) slots[s] = own.settled();
     }
     __syncthreads();
     const RowStatistics<C> statistics =
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(wide_threads, 1) forward_split_moments(Forward
   for (; item < items; item += step) {
     typename T::Values values;
     const Moments<C> own = work.load(values, item / a.segments, item % a.segments);
-    if (lane == 0) static_cast<Moments<C>*>(a.moments)[item] = own;
+    if (lane == 0) static_cast<Moments<C>*>(a.moments)[item] = own.settled();
   }
 }
 

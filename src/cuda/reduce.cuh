@@ -43,6 +43,11 @@ struct alignas(4 * sizeof(C)) Moments {
   C rest;
   C squares;
   C unused;
+
+  /// Where an Inf made the centre infinite the rest is NaN, but the mean is the centre.
+  __device__ __forceinline__ Moments settled() const {
+    return {centre, rest == rest ? rest : C(0), squares, C(0)};
+  }
 };
 
 /// A row's statistics, as one segment needs them: y = ((x - centre) * rstd + shift) * gamma + beta.
@@ -62,7 +67,8 @@ template <typename C>
 __device__ __forceinline__ RowStatistics<C> merge_moments(const Moments<C>* parts, int segments,
                                                           int segment_cols, std::int64_t cols,
                                                           C reciprocal_cols, C eps, int lane) {
-  const C origin = parts[0].centre;
+  // From an infinite origin no distance could be told.
+  const C origin = isfinite(parts[0].centre) ? parts[0].centre : C(0);
   const int last = segments - 1;
   const C whole = static_cast<C>(segment_cols);
   const C short_of_whole = static_cast<C>(cols - static_cast<std::int64_t>(last) * segment_cols);

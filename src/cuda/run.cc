@@ -4,10 +4,10 @@
 
 #include "arguments.h"
 #include "geometry.h"
+#include "kernel_sizes.h"
 #include "kernels.h"
 #include "launch.h"
 #include "layout.h"
-#include "kernel_sizes.h"
 #include "validate.h"
 
 namespace fusednorm::cuda {
@@ -27,6 +27,11 @@ bool aligned_rows(const void* data, std::int64_t stride, DType dtype) {
 
 Geometry geometry(std::int64_t cols, DType x, int lane_registers) {
   return geometry_of(cols, static_cast<int>(size_of(x)), lane_registers);
+}
+
+/// Every warp of every block has a segment, and every segment all its columns.
+bool all_whole(const Geometry& g, std::int64_t cols, int blocks_per_row) {
+  return cols == g.segments * g.segment_cols() && g.segments % blocks_per_row == 0;
 }
 
 /// NaN in all bytes set: the mean of no elements is 0 / 0.
@@ -160,7 +165,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
       return launch("forward_narrow", kernels.narrow(g.lanes, g.vectors), shape, pointers, stream);
     case Kernel::block:
     case Kernel::cluster: {
-      const bool whole = arguments.vectorised && p.cols == g.segments * g.segment_cols();
+      const bool whole = arguments.vectorised && all_whole(g, p.cols, l.blocks_per_row);
       LaunchShape own = shape;
       if (whole) own.shared_bytes = 0;
       return launch("forward_wide", kernels.wide({g.vectors, l.kernel == Kernel::cluster, whole}),
@@ -233,7 +238,7 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
   const bool clustered = l.kernel == Kernel::cluster;
   const LaunchShape shape{l.blocks, l.threads_per_block, clustered ? l.blocks_per_row : 1,
                           l.shared_bytes};
-  const bool whole = arguments.vectorised && p.cols == g.segments * g.segment_cols();
+  const bool whole = arguments.vectorised && all_whole(g, p.cols, l.blocks_per_row);
   const auto status =
       l.kernel == Kernel::warp
           ? launch("backward_narrow", kernels.narrow(g.lanes, g.vectors), shape, pointers, stream)

@@ -1,0 +1,57 @@
+// Counts what a problem costs on an emulated device: exact figures, the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fusednorm/cuda.h"
+
+namespace fusednorm::cost {
+
+/// "forward:f32:8192x1024", as the tests spell problems; ":offset=1" moves every array by one
+/// element.
+struct Problem {
+  bool forward = true;
+  DType dtype = DType::f32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t offset = 0;
+
+  double elements() const { return static_cast<double>(rows) * static_cast<double>(cols); }
+};
+
+std::string to_string(const Problem& problem);
+bool parse(const std::string& text, Problem* problem);
+
+struct Device {
+  int compute_capability = 90;
+  int multiprocessors = 132;
+};
+
+struct Cost {
+  std::string error;  ///< empty when counted
+  std::string explanation;
+  std::vector<std::string> kernels;  ///< mangled names, in the order of launching
+  int launches = 0;
+  std::int64_t blocks = 0;    ///< of the first launch
+  int threads_per_block = 0;  ///< of the first launch
+  double instructions = 0;    ///< thread instructions an element
+  double issue_slots = 0;     ///< warp instructions x 32 an element
+  double dram_bytes_over_minimum =
+      0;  ///< 32 x (sectors first loaded + sectors stored) over the least possible
+  double l2_reads_over_minimum =
+      0;  ///< 32 x sectors that loads ask for over the bytes that must be read
+  double sectors_per_request = 0;  ///< of global memory
+  double shared_conflicts = 0;     ///< wavefronts over the ideal, minus one
+  double barriers_per_row = 0;     ///< arrivals of warps
+  double shuffles_per_row = 0;     ///< warp instructions
+  double dram_bytes = 0;
+  double warp_instructions = 0;
+  int load_bytes_per_thread = 0;  ///< issued before the first is used
+};
+
+/// Runs `problem` once on the emulated device. An error when the program has a real libcudart.
+Cost count(const Problem& problem, const Device& device);
+
+}  // namespace fusednorm::cost

@@ -1,0 +1,108 @@
+// fusednorm-cuda-cost: what the CUDA kernels cost, counted on the emulated device, and what that
+// leaves on real ones.
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "bounds.h"
+#include "count.h"
+#include "recorded.h"
+#include "resources.h"
+
+using namespace fusednorm::cost;
+
+namespace {
+
+const char* usage =
+    "fusednorm-cuda-cost [options] [PROBLEM …]\n"
+    "  PROBLEM                forward|backward:DTYPE:ROWSxCOLS[:offset=ELEMENTS]; default: the "
+    "recorded ones\n"
+    "  --architecture CC      of the emulated device, 75 … 120; default 90\n"
+    "  --multiprocessors N    default 132\n"
+    "  --ptxas                also registers, spills and occupancy of each architecture, from "
+    "ptxas\n"
+    "  --json FILE            also write the figures there\n"
+    "  --check FILE           compare with recorded figures; exit 1 where one is worse\n"
+    "  --record FILE          write the figures as the recorded ones\n";
+
+void print(const Problem& problem, const Cost& cost) {
+  std::printf("%-28s %2d %6lld x %-4d %8.2f %8.2f %7.3f %7.3f %8.2f %8.3f %8.2f %8.2f\n",
+              to_string(problem).c_str(), cost.launches, static_cast<long long>(cost.blocks),
+              cost.threads_per_block, cost.instructions, cost.issue_slots,
+              cost.dram_bytes_over_minimum, cost.l2_reads_over_minimum, cost.sectors_per_request,
+              cost.shared_conflicts, cost.barriers_per_row, cost.shuffles_per_row);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Device device;
+  bool ptxas = false;
+  std::string json, check, record;
+  std::vector<Problem> problems;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const auto value = [&]() -> const char* { return i + 1 < argc ? argv[++i] : ""; };
+    Problem problem;
+    if (option == "--help") return std::fputs(usage, stdout), 0;
+    if (option == "--architecture")
+      device.compute_capability = std::atoi(value());
+    else if (option == "--multiprocessors")
+      device.multiprocessors = std::atoi(value());
+    else if (option == "--ptxas")
+      ptxas = true;
+    else if (option == "--json")
+      json = value();
+    else if (option == "--check")
+      check = value();
+    else if (option == "--record")
+      record = value();
+    else if (parse(option, &problem))
+      problems.push_back(problem);
+    else
+      return std::fprintf(stderr, "fusednorm-cuda-cost: %s: expected an option or a problem\n%s",
+                          argv[i], usage),
+             2;
+  }
+  if (device.compute_capability < 75 || device.multiprocessors < 1) {
+    std::fprintf(stderr,
+                 "fusednorm-cuda-cost: expected --architecture of at least 75 and "
+                 "--multiprocessors of at least 1\n");
+    return 2;
+  }
+  if (problems.empty()) {
+    for (const char* text : recorded_problems) {
+      Problem problem;
+      if (parse(text, &problem)) problems.push_back(problem);
+    }
+  }
+  std::printf(
+      "sm_%d, %d multiprocessors. Instructions and slots an element; bytes and L2 reads over the "
+      "minimum.\n",
+      device.compute_capability, device.multiprocessors);
+  std::printf("%-28s %2s %13s %8s %8s %7s %7s %8s %8s %8s %8s\n", "problem", "n", "blocks", "instr",
+              "slots", "bytes", "L2", "sec/req", "conflict", "bar/row", "shfl/row");
+  std::vector<Row> rows;
+  for (const Problem& problem : problems) {
+    rows.push_back({problem, count(problem, device)});
+    if (!rows.back().cost.error.empty()) {
+      std::fprintf(stderr, "fusednorm-cuda-cost: %s: %s\n", to_string(problem).c_str(),
+                   rows.back().cost.error.c_str());
+      return 1;
+    }
+    print(problem, rows.back().cost);
+  }
+  if (ptxas) {
+    for (const Row& row : rows) print_resources(row);
+    for (const Row& row : rows) print_bounds(row);
+  }
+  if (!json.empty() && !write_json(json, rows, device)) {
+    std::fprintf(stderr, "fusednorm-cuda-cost: --json %s: cannot be written\n", json.c_str());
+    return 2;
+  }
+  if (!record.empty() && !write_recorded(record, rows, device)) {
+    std::fprintf(stderr, "fusednorm-cuda-cost: --record %s: cannot be written\n", record.c_str());
+    return 2;
+  }
+  return check.empty() ? 0 : compare(check, rows, device);
+}

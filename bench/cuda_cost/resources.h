@@ -1,0 +1,33 @@
+// What ptxas makes of the kernels in this program: registers, spills, and how many warps a
+// multiprocessor holds.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recorded.h"
+
+namespace fusednorm::cost {
+
+struct Resources {
+  int registers = 0;
+  int spill_bytes = 0;
+  int stack_bytes = 0;
+  int shared_bytes = 0;
+};
+
+/// Assembles kernel `name` for sm_`architecture`, or every kernel when `name` is empty, from the
+/// PTX in this program. Returns a kernel's name and resources each; empty, with a sentence in
+/// `error`, when ptxas cannot be run.
+std::vector<std::pair<std::string, Resources>> assemble(const std::string& name, int architecture,
+                                                        std::string* error);
+
+/// Blocks of `threads` threads that a multiprocessor holds, by registers and threads.
+int resident_blocks(const Resources& resources, int threads, int architecture);
+
+void print_resources(const Row& row);
+
+/// Architectures that the library is built for.
+inline constexpr int architectures[] = {75, 80, 86, 89, 90, 100, 120};
+
+}  // namespace fusednorm::cost
