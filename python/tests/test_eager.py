@@ -2,8 +2,9 @@
 
 import fusednorm
 import pytest
-import reference
 import torch
+
+import reference
 
 OPS = torch.ops.fusednorm
 

@@ -3,10 +3,11 @@
 import fusednorm
 import numpy as np
 import pytest
-import reference
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import SampleInput
+
+import reference
 
 OPINFO = next(op for op in op_db if op.name == "nn.functional.layer_norm")
 NATIVE = next(op for op in op_db if op.name == "native_layer_norm")

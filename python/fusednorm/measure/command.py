@@ -7,7 +7,7 @@ from typing import NoReturn
 import torch
 
 from fusednorm import _build
-from fusednorm.measure import bench, profile, store
+from fusednorm.measure import bench, environment, profile, store
 from fusednorm.measure.buffers import BUFFERS, can_choose
 from fusednorm.measure.contestants import CONTESTANTS, chosen
 from fusednorm.measure.mistakes import BadInput
@@ -139,7 +139,7 @@ def run_profile(arguments: argparse.Namespace) -> int:
     if arguments.backward_only or arguments.forward_only:
         passes = ["backward" if arguments.backward_only else "forward"]
     case = Case(shape.rows, shape.cols, dtype, params, device)
-    result = profile.run(case, contestants, passes, arguments.seconds or 3.0)
+    result = profile.run(case, contestants, passes, arguments.seconds or profile.SECONDS)
     print(profile.summary(result))
     if arguments.json:
         store.write_json(arguments.json, result.as_dict())
@@ -218,7 +218,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         device = _device(arguments.device)
         shape = parse_shape("bert-base")
         case = Case(shape.rows, shape.cols, device=device)
-        result = profile.run(case, chosen(None), ["forward", "backward"], 3.0)
+        result = profile.run(case, chosen(None), ["forward", "backward"], profile.SECONDS)
         print(profile.summary(result))
         measured = result.as_dict()
         if not sweeps and not result.interrupted:
@@ -241,6 +241,8 @@ def main(words: list[str]) -> int:
     commands = {"profile": run_profile, "bench": run_bench, "report": run_report}
     try:
         arguments = parser().parse_args(words)
+        if warning := environment.busy():
+            print(f"fusednorm: {warning}", file=sys.stderr)
         return commands[arguments.command](arguments)
     except BadInput as mistake:
         print(f"fusednorm: {mistake}", file=sys.stderr)

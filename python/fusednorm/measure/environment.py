@@ -31,12 +31,21 @@ def describe(device: str) -> dict[str, str]:
         "torch": str(torch.__version__),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "python": platform.python_version(),
+        "load": f"{os.getloadavg()[0]:.1f}",
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     if device.startswith("cuda"):
         facts["device"] = f"{device}: {torch.cuda.get_device_name(device)}"
         facts["cuda"] = str(torch.version.cuda)
     return facts
+
+
+def busy() -> str:
+    """Warn of other work on this machine, or return an empty string."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load < cores / 2:
+        return ""
+    return f"this machine is busy (load {load:.1f} on {cores} cores): expect wide spreads"
 
 
 def caption(facts: dict[str, str]) -> str:

@@ -25,8 +25,8 @@ LOOKS = {
     "quack": Look("#0072B2", "X"),
     "fusednorm": Look("#D55E00", "*"),
 }
-# The parts of a bar, dark to light; the first is the longest.
-PARTS = ("#0072B2", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#999999")
+# The parts of the unfused bar, the longest first.
+PARTS = ("#333333", "#666666", "#999999", "#BBBBBB", "#D5D5D5", "#E8E8E8")
 
 
 def check_matplotlib() -> None:

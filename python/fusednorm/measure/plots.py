@@ -29,7 +29,11 @@ def _parts(document: dict[str, Any], which: str, name: str) -> list[tuple[str, f
             else:
                 lines = [(x["name"], x["self_cpu"]) for x in table["lines"]]
             whole = sum(seconds for _, seconds in lines) or 1.0
-            found = [(n.removeprefix("aten::"), s / whole) for n, s in lines if s / whole > 0.02]
+            found = [
+                (n.removeprefix("aten::").removeprefix("native_"), s / whole)
+                for n, s in lines
+                if s / whole > 0.02
+            ]
             return sorted(found, key=lambda part: -part[1])
     return []
 
@@ -62,10 +66,11 @@ def _bars(axes: Any, document: dict[str, Any], rows: list[Row], which: str) -> N
         whole = sum(share for _, share in parts)
         for (name, share), colour in zip(parts, PARTS, strict=False):
             width = seconds * share / whole
-            colour = LOOKS["fusednorm"].colour if row["contestant"] == "fusednorm" else colour
+            if row["contestant"] != "2019":
+                colour = LOOKS[row["contestant"]].colour
             axes.barh(place, width * 1e3, left=left * 1e3, color=colour, edgecolor="white")
-            if len(parts) > 1 and width > 0.012 * len(name) * longest:
-                dark = colour in PARTS[:1]
+            if len(parts) > 1 and width > 0.0098 * len(name) * longest:
+                dark = colour in PARTS[:2]
                 axes.text(
                     *((left + width / 2) * 1e3, place, name),
                     **{"ha": "center", "va": "center", "fontsize": 7.5},
@@ -99,7 +104,7 @@ def draw_bench(document: dict[str, Any], directory: str) -> list[str]:
         if len({r["cols"] for r in lines}) > 1:
             drawn.append(_draw_shares(document, lines, dtype, directory))
         cells = [r for r in mine if (r["rows"], r["cols"]) in grid]
-        if len(cells) >= 4:
+        if len({(r["rows"], r["cols"]) for r in cells}) >= 9:
             drawn.append(_draw_speedup(document, cells, dtype, directory))
     return drawn
 
@@ -109,6 +114,18 @@ def _panels(rows: list[Row], width: float, height: float) -> tuple[Any, dict[str
     drawing = figure(width if len(passes) > 1 else width * 0.6, height)
     axes = drawing.subplots(1, len(passes), squeeze=False, sharey=True)[0]
     return drawing, dict(zip(passes, axes, strict=True))
+
+
+def _short(value: float) -> str:
+    """Write a power of two.
+
+    >>> _short(256), _short(4096), _short(2**22)
+    ('256', '4k', '4M')
+    """
+    for unit, scale in (("M", 1 << 20), ("k", 1 << 10)):
+        if value >= scale:
+            return f"{value / scale:g}{unit}"
+    return f"{value:g}"
 
 
 def _draw_shares(document: dict[str, Any], rows: list[Row], dtype: str, directory: str) -> str:
@@ -128,7 +145,8 @@ def _draw_shares(document: dict[str, Any], rows: list[Row], dtype: str, director
             )
         axes.axhline(1, color="#666666", linestyle=":", linewidth=1)
         axes.set_xscale("log", base=2)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(1.1, 1.05 * max(r["share_of_copy"] for r in rows)))
+        axes.xaxis.set_major_formatter(lambda value, _: _short(value))
         axes.set_title(which, loc="left", fontsize=10)
         axes.set_xlabel("columns", fontsize=9)
         plain(axes)

@@ -12,6 +12,10 @@ from fusednorm.measure.progress import Progress
 from fusednorm.measure.race import Race, Row
 from fusednorm.measure.text import duration, percent, table, times
 
+# Of rounds, for each pass and kind of buffers: four times this, with checks and compilation, is
+# well under a minute.
+SECONDS = 2.5
+
 
 @dataclass
 class Profile:
@@ -63,17 +67,17 @@ def _run(
     for contestant in contestants:
         progress.step(f"check {contestant.name}")
         race.enter(contestant)
-        if contestant.name in race.absent:
-            result.absent[contestant.name] = race.absent[contestant.name]
-            show(f"{contestant.name}: not timed, {race.absent[contestant.name]}")
-        else:
+        for name in race.absent.keys() - result.absent.keys():
+            show(f"{name}: not timed, {race.absent[name]}")
+        result.absent = dict(race.absent)
+        if contestant.name in race.entries:
             errors = race.entries[contestant.name].verdict.errors
             told = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
-            show(f"{contestant.name}: right, largest error over root mean square: {told}")
+            show(f"{contestant.name}: largest error over root mean square: {told}")
     show("")
     named: dict[str, int | None] = {}
     for which in passes:
-        for name in race.entries:
+        for name in race.timed(which):
             progress.step(f"{which} of {name}")
             found = profiler.lines(race.action(name, which), case.device)
             if name == "compile":
