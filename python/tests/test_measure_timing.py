@@ -1,7 +1,11 @@
 """How time is taken: turns, statistics, and the CUDA clocks on a device made of numbers."""
 
+import resource
+import time
+
 import pytest
-from fusednorm.measure import cuda, timing
+import torch
+from fusednorm.measure import buffers, cuda, timing
 
 
 class FakeClock:
@@ -44,6 +48,32 @@ def test_one_outlier_moves_neither_median_nor_spread():
     assert quiet.median == noisy.median == 1.0
     assert noisy.spread == pytest.approx(0.05)
     assert noisy.best == 0.9
+
+
+def test_preparation_is_not_timed():
+    def prepare():
+        time.sleep(0.02)
+
+    assert timing.PreparingClock(prepare).time(lambda: None, 3) < 0.02
+
+
+@pytest.mark.skipif(not buffers.can_choose(), reason="this C library has no mallopt; glibc has")
+def test_fresh_outputs_fault_and_warm_ones_do_not():
+    pages = (64 << 20) // resource.getpagesize()
+
+    def faults(kind, clock):
+        with buffers.outputs("warm"):  # leaves a hole that the next output would fit
+            del (hole := [torch.ones(16 << 20), torch.ones(1 << 10)])[0]
+        with buffers.outputs(kind):
+            clock.time(lambda: torch.ones(16 << 20), 3)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            clock.time(lambda: torch.ones(16 << 20), 4)
+            after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        assert hole
+        return (after - before) / 4
+
+    assert faults("fresh", timing.PreparingClock(buffers.release)) > 0.9 * pages
+    assert faults("warm", timing.HostClock()) < 0.1 * pages
 
 
 class FakeEvent:

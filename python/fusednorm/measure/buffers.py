@@ -20,6 +20,12 @@ def can_choose() -> bool:
     return hasattr(ctypes.CDLL(None), "mallopt")
 
 
+def release() -> None:
+    """Give the pages of all free blocks back: malloc prefers a used hole to new pages."""
+    if can_choose():
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+
+
 @contextmanager
 def outputs(kind: str) -> Iterator[None]:
     """Make the outputs of operators ``warm`` (kept pages) or ``fresh`` (new ones) inside."""
@@ -27,7 +33,7 @@ def outputs(kind: str) -> Iterator[None]:
         yield
         return
     library = ctypes.CDLL(None)
-    library.malloc_trim(ctypes.c_size_t(0))
+    release()
     if kind == "warm":
         library.mallopt(MMAP_MAX, 0)
         library.mallopt(TRIM_THRESHOLD, -1)

@@ -10,7 +10,14 @@ from torch.nn import Parameter
 from fusednorm.measure import buffers, correct, cuda, roof, traffic
 from fusednorm.measure.contestants import Contestant, Norm
 from fusednorm.measure.problem import Case, check_memory, minimal_bytes
-from fusednorm.measure.timing import Action, Clock, HostClock, Samples, take_turns
+from fusednorm.measure.timing import (
+    Action,
+    Clock,
+    HostClock,
+    PreparingClock,
+    Samples,
+    take_turns,
+)
 
 Row = dict[str, Any]
 
@@ -130,7 +137,7 @@ class Race:
         """Time every contestant with ``kind`` buffers: fresh or warm outputs on the CPU, flushed
         or warm L2 on CUDA.
         """  # noqa: D205
-        clock: Clock = HostClock()
+        clock: Clock = HostClock() if kind == "warm" else PreparingClock(buffers.release)
         actions = {name: self.action(name, which) for name in self.timed(which)}
         actions |= roof.copies(self.x.detach(), kind)
         if method != "host":

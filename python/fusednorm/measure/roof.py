@@ -28,7 +28,7 @@ def _library() -> Any:
 def copies(x: Tensor, kind: str) -> dict[str, Action]:
     """Return ways to copy ``x``; where buffers are fresh on the CPU, into new memory each time."""
     fresh = kind == "fresh" and x.device.type == "cpu"
-    library = _library() if x.device.type == "cpu" else None
+    library: Any = _library() if x.device.type == "cpu" else None
     target = torch.empty_like(x)
     target.copy_(x)
 

@@ -34,6 +34,23 @@ class HostClock:
         return (time.perf_counter() - begin) / repeats
 
 
+class PreparingClock:
+    """The processor's clock, stopped while each call is prepared for."""
+
+    def __init__(self, prepare: Action) -> None:
+        self.prepare = prepare
+
+    def time(self, action: Action, repeats: int) -> float:
+        """Return the mean seconds of ``repeats`` calls, what prepares them not counted."""
+        total = 0.0
+        for _ in range(repeats):
+            self.prepare()
+            begin = time.perf_counter()
+            action()
+            total += time.perf_counter() - begin
+        return total / repeats
+
+
 @dataclass
 class Samples:
     """Seconds a call, one sample a round."""

@@ -84,7 +84,7 @@ def compiled() -> Iterator[Traffic]:
         # Without its cache the compiler counts anew; named kernels are rows of a profile.
         caches = inductor.patch({"fx_graph_cache": False, "cpp.enable_kernel_profile": True})
         # A backward pass that is repeated must not overwrite what it reads.
-        kept = functorch.patch(enable_autograd_cache=False, donated_buffer=False)  # type: ignore[no-untyped-call]
+        kept = functorch.patch(enable_autograd_cache=False, donated_buffer=False)
     except (ImportError, AttributeError):
         yield traffic
         return
