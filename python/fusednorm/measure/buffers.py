@@ -27,16 +27,24 @@ def release() -> None:
 
 
 @contextmanager
-def outputs(kind: str) -> Iterator[None]:
-    """Make the outputs of operators ``warm`` (kept pages) or ``fresh`` (new ones) inside."""
+def outputs(kind: str, reserve: int = 0) -> Iterator[None]:
+    """Make the outputs of operators ``warm`` (kept pages) or ``fresh`` (new ones) inside.
+
+    Warm outputs come from ``reserve`` bytes that are written first: an aligned block rarely fits
+    the hole that the last one left, so without them the heap grows into new pages for a while.
+    """
     if not can_choose():
         yield
         return
     library = ctypes.CDLL(None)
-    release()
     if kind == "warm":
         library.mallopt(MMAP_MAX, 0)
         library.mallopt(TRIM_THRESHOLD, -1)
+        library.malloc.restype = ctypes.c_void_p
+        block = library.malloc(ctypes.c_size_t(reserve))
+        if block:
+            ctypes.memset(block, 1, reserve)
+            library.free(ctypes.c_void_p(block))
     else:
         library.mallopt(MMAP_MAX, DEFAULT_MMAP_MAX)
         library.mallopt(MMAP_THRESHOLD, DEFAULT_MMAP_THRESHOLD)

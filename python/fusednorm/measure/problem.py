@@ -16,9 +16,11 @@ DTYPES = {
 }
 PASSES = ("forward", "backward", "both")
 
-# Tensors of the size of x that are alive at the worst moment: x, dy and the target of the copy, and
-# the 2019 composite in its backward pass, with its four products and the gradients of two views.
-SHARED_MATRICES = 3 + 7
+# Tensors of the size of x that a pass makes and drops: the 2019 composite, the greediest, has four
+# products and three gradients in its backward pass.
+TEMPORARY_MATRICES = 8
+# And that are always there: x, dy and the target of the copy.
+SHARED_MATRICES = 3 + TEMPORARY_MATRICES
 # The output of each contestant and what it keeps for the backward pass besides x.
 MATRICES_EACH = 2
 

@@ -9,7 +9,7 @@ from torch.nn import Parameter
 
 from fusednorm.measure import buffers, correct, cuda, roof, traffic
 from fusednorm.measure.contestants import Contestant, Norm
-from fusednorm.measure.problem import Case, check_memory, minimal_bytes
+from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory, minimal_bytes
 from fusednorm.measure.timing import (
     Action,
     Clock,
@@ -146,7 +146,7 @@ class Race:
             if method == "graph":
                 clock = cuda.GraphClock(device)
                 actions = {name: cuda.captured(action) for name, action in actions.items()}
-        with buffers.outputs(kind):
+        with buffers.outputs(kind, TEMPORARY_MATRICES * self.case.matrix_bytes):
             samples = take_turns(actions, clock, seconds)
         return [self._row(name, which, kind, method, samples) for name in self.timed(which)]
 
