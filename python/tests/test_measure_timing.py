@@ -65,7 +65,7 @@ def test_fresh_outputs_fault_and_warm_ones_do_not():
         with buffers.outputs("warm"):  # leaves a hole that the next output would fit
             hole = [torch.ones(16 << 20), torch.ones(1 << 10)]
             del hole[0]
-        with buffers.outputs(kind, reserve=256 << 20):
+        with buffers.outputs(kind, reserve=512 << 20):
             clock.time(lambda: torch.ones(16 << 20), 2)  # as take_turns warms up
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             clock.time(lambda: torch.ones(16 << 20), 6)

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # names of mallopt(3)
+SMALL_LISTS = 1
+# Seven of each of the sizes 32, 48, 64 and 80 fill the lists.
+SPLINTERS = 32
 DEFAULT_MMAP_THRESHOLD, DEFAULT_MMAP_MAX = 128 << 10, 65536
 
 BUFFERS = ("warm", "fresh")
@@ -30,8 +33,9 @@ def release() -> None:
 def outputs(kind: str, reserve: int = 0) -> Iterator[None]:
     """Make the outputs of operators ``warm`` (kept pages) or ``fresh`` (new ones) inside.
 
-    Warm outputs come from ``reserve`` bytes that are written first: an aligned block rarely fits
-    the hole that the last one left, so without them the heap grows into new pages for a while.
+    Warm outputs come from ``reserve`` bytes that are written first. An aligned block leaves a
+    splinter before it, which malloc keeps for small requests; the hole that it leaves in the end
+    is then too small for the next. Once the lists of splinters are full they are merged instead.
     """
     if not can_choose():
         yield
@@ -40,7 +44,11 @@ def outputs(kind: str, reserve: int = 0) -> Iterator[None]:
     if kind == "warm":
         library.mallopt(MMAP_MAX, 0)
         library.mallopt(TRIM_THRESHOLD, -1)
-        library.malloc.restype = ctypes.c_void_p
+        library.mallopt(SMALL_LISTS, 0)
+        library.malloc.restype = library.memalign.restype = ctypes.c_void_p
+        for _ in range(SPLINTERS if reserve else 0):
+            block = library.memalign(ctypes.c_size_t(64), ctypes.c_size_t(reserve // 8))
+            library.free(ctypes.c_void_p(block))
         block = library.malloc(ctypes.c_size_t(reserve))
         if block:
             ctypes.memset(block, 1, reserve)
