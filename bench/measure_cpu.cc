@@ -2,10 +2,8 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
+#include "copy.h"
 #include "fusednorm/fusednorm.h"
 #include "measure.h"
 
@@ -63,50 +61,11 @@ class Array {
   std::size_t bytes_ = 0;
 };
 
-void streaming_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-#if defined(__SSE2__)
-  const std::size_t head = (16 - reinterpret_cast<std::uintptr_t>(to) % 16) % 16;
-  if (bytes < 64 + head) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  std::memcpy(to, from, head);
-  std::size_t i = head;
-  for (; i + 64 <= bytes; i += 64) {
-    for (std::size_t part = 0; part < 64; part += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i + part),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i + part)));
-    }
-  }
-  std::memcpy(to + i, from + i, bytes - i);
-  _mm_sfence();
-#else
-  std::memcpy(to, from, bytes);
-#endif
-}
-
-/// A copy cut into even tasks of whole lines.
-std::function<void()> copy_of(const Array& from, const Array& to, int threads, std::size_t tasks,
-                              void (*copy)(std::byte*, const std::byte*, std::size_t)) {
-  const std::size_t bytes = std::min(from.bytes(), to.bytes());
-  return [&from, &to, threads, tasks, copy, bytes] {
-    const auto body = [&](std::int64_t task) {
-      const auto edge = [&](std::size_t index) {
-        return index == tasks ? bytes : bytes / tasks * index / 64 * 64;
-      };
-      const std::size_t begin = edge(static_cast<std::size_t>(task));
-      copy(to.data() + begin, from.data() + begin,
-           edge(static_cast<std::size_t>(task) + 1) - begin);
-    };
-    if (tasks == 1)
-      body(0);
-    else
-      cpu::OpenMP{threads}(static_cast<std::int64_t>(tasks), body);
+std::function<void()> copy_of(const Array& from, const Array& to, int threads, bool streaming) {
+  return [&from, &to, threads, streaming] {
+    fusednorm_bench_copy(to.data(), from.data(), std::min(from.bytes(), to.bytes()), threads,
+                         streaming);
   };
-}
-
-void plain_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
 }
 
 }  // namespace
@@ -169,14 +128,10 @@ Measurement measure_cpu(const Case& which, const Options& options) {
       status = cpu::run(*plan, buffers, {workspace.data(), workspace.size()});
     };
   }
-  // The best of a library copy and a streaming one, on as many threads as the work uses; a small
-  // one in this thread, as the work is.
-  const bool wake = out.bytes() > (64 << 10) && device.threads > 1;
-  const std::size_t tasks = wake ? static_cast<std::size_t>(device.threads) : 1;
+  // The best of a library copy and a streaming one, on as many threads as the work uses.
   const Timing timing =
       take_turns(options.seconds, work,
-                 {copy_of(in, out, device.threads, tasks, plain_copy),
-                  copy_of(in, out, device.threads, wake ? tasks * 4 : 1, streaming_copy)});
+                 {copy_of(in, out, device.threads, false), copy_of(in, out, device.threads, true)});
   if (!status) return result.error = status.message(), result;
   result.seconds = timing.work;
   result.copy_seconds = timing.copy;

@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+<<<<<<< HEAD
 import fusednorm
+=======
+>>>>>>> profile
 import reference
 
 OPS = torch.ops.fusednorm

@@ -1,0 +1,144 @@
+"""``python -m fusednorm bench``: the sweep over shapes, dtypes, passes and threads."""
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fusednorm.measure import environment
+from fusednorm.measure.contestants import Contestant
+from fusednorm.measure.problem import Case, Shape, check_memory
+from fusednorm.measure.progress import Progress
+from fusednorm.measure.race import Race, Row
+from fusednorm.measure.store import Resume
+from fusednorm.measure.text import duration, percent
+
+# One of each kind: what two minutes allow.
+QUICK_SHAPES = ("bert-base", "llama-7b", "narrow", "long", "one-row", "odd-769", "tiny")
+QUICK_SECONDS = 0.25
+FULL_SECONDS = 0.6
+
+LINE = "{:<8} {:<4} {:>8} {:>8} {:>7} {:<6} {:<7} {:<18} {:>10} {:>6} {:>7} {:>7} {:>6}"
+HEADER = LINE.format(
+    *("pass", "type", "rows", "cols", "threads", "buffer", "method", "contestant", "time", "+-"),
+    *("GB/s", "copy", "share"),
+)
+
+
+@dataclass
+class Plan:
+    """What a sweep covers."""
+
+    shapes: list[Shape]
+    dtypes: list[str]
+    param_dtype: str | None
+    passes: list[str]
+    kinds: list[str]
+    threads: list[int]
+    contestants: list[Contestant]
+    device: str
+    seconds: float
+
+    def cases(self) -> Iterator[tuple[Case, int]]:
+        """Yield the cases with their threads, in the order in which they run."""
+        for threads in self.threads:
+            for dtype in self.dtypes:
+                for shape in self.shapes:
+                    params = self.param_dtype or dtype
+                    yield Case(shape.rows, shape.cols, dtype, params, self.device), threads
+
+    def key(self, case: Case, threads: int) -> str:
+        """Name a case with all that its result depends on."""
+        names = ",".join(contestant.name for contestant in self.contestants)
+        what = f"{','.join(self.passes)}; {','.join(self.kinds)}; {names}; {self.seconds} s"
+        return f"{case}; {threads} threads; {what}"
+
+
+@dataclass
+class Sweep:
+    """What has been measured so far."""
+
+    environment: dict[str, str]
+    rows: list[Row] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"kind": "bench", **vars(self)}
+
+
+def line(row: Row) -> str:
+    """Return one measurement as a line below ``HEADER``."""
+    return LINE.format(
+        *(row["pass"], row["dtype"], row["rows"], row["cols"], row["threads"], row["buffers"]),
+        *(row["method"], row["contestant"], duration(row["median_seconds"])),
+        *(percent(row["spread"]), f"{row['gigabytes_per_second']:.1f}"),
+        *(f"{row['copy_gigabytes_per_second']:.1f}", f"{row['share_of_copy']:.3f}"),
+    )
+
+
+def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print) -> Sweep:
+    """Measure every case, printing lines as they come; Ctrl-C keeps what is there."""
+    sweep = Sweep(environment.describe(plan.device))
+    resume = Resume(resume_path, sweep.environment)
+    cases = list(plan.cases())
+    for case, _ in cases:  # before the first is measured, not after an hour
+        check_memory(case, len(plan.contestants))
+    before = torch.get_num_threads()
+    show(HEADER)
+    with Progress(len(cases) * (1 + len(plan.passes) * len(plan.kinds)), "bench") as progress:
+        try:
+            for case, threads in cases:
+                torch.set_num_threads(threads)
+                _measure(plan, case, threads, sweep, resume, show, progress)
+        except KeyboardInterrupt:
+            sweep.interrupted = True
+        finally:
+            torch.set_num_threads(before)
+    return sweep
+
+
+def _measure(
+    plan: Plan,
+    case: Case,
+    threads: int,
+    sweep: Sweep,
+    resume: Resume,
+    show: Callable[[str], None],
+    progress: Progress,
+) -> None:
+    key = plan.key(case, threads)
+    if key in resume.done:
+        for _ in range(1 + len(plan.passes) * len(plan.kinds)):
+            progress.step(f"kept {case}")
+        _take(sweep, resume.done[key]["rows"], resume.done[key]["absent"], show)
+        return
+    progress.step(f"check {case}")
+    race = Race(case, plan.contestants)
+    _take(sweep, [], race.absent, show)
+    rows: list[Row] = []
+    for which in plan.passes:
+        for kind in plan.kinds:
+            progress.step(f"{which} {case}, {kind}")
+            for method in race.methods(kind):
+                measured = race.time(which, kind, plan.seconds, method)
+                _take(sweep, measured, {}, show)
+                rows += measured
+    resume.add(key, rows, race.absent)
+    del race
+    gc.collect()
+
+
+def _take(
+    sweep: Sweep, rows: list[Row], absent: dict[str, str], show: Callable[[str], None]
+) -> None:
+    for name, reason in absent.items():
+        if sweep.absent.get(name) != reason:
+            show(f"{name}: not timed, {reason}")
+            sweep.absent[name] = reason
+    for row in rows:
+        show(line(row))
+    sweep.rows += rows

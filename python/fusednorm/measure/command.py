@@ -1,0 +1,252 @@
+"""The command line: ``profile``, ``bench`` and ``report``."""
+
+import argparse
+import sys
+from typing import NoReturn
+
+import torch
+
+from fusednorm import _build
+from fusednorm.measure import bench, environment, profile, store
+from fusednorm.measure.buffers import BUFFERS, can_choose
+from fusednorm.measure.contestants import CONTESTANTS, chosen
+from fusednorm.measure.mistakes import BadInput
+from fusednorm.measure.problem import (
+    DTYPES,
+    PASSES,
+    Case,
+    Shape,
+    check_device,
+    grid_shapes,
+    listed_shapes,
+    parse_shape,
+)
+
+INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(message)
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number, at least 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds above zero")
+    return value
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all three commands."""
+    top = _Parser(prog="python -m fusednorm", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    one = commands.add_parser("profile", help="one shape, operator by operator, side by side")
+    sweep = commands.add_parser("bench", help="the sweep over shapes")
+    page = commands.add_parser("report", help="one HTML page of both")
+
+    for command in (one, sweep):
+        command.add_argument("--rows", type=_at_least_one)
+        command.add_argument("--cols", type=_at_least_one)
+        command.add_argument("--param-dtype", help="of gamma and beta; default the dtype")
+        command.add_argument("--contestants", type=_names, help=", ".join(CONTESTANTS))
+        command.add_argument("--seconds", type=_seconds, help="of rounds for each pass")
+        command.add_argument("--json", metavar="FILE")
+        command.add_argument("--csv", metavar="FILE")
+        command.add_argument("--plot", metavar="DIR", help="draw pictures into it")
+    for command in (one, sweep, page):
+        command.add_argument("--device", help="cpu or cuda; default cuda where there is one")
+
+    one.add_argument("--shape", help="ROWSxCOLS or a name of bench/shapes.csv; default bert-base")
+    one.add_argument("--dtype", default="f32", help="f64, f32, f16 or bf16")
+    one.add_argument("--threads", type=_at_least_one)
+    group = one.add_mutually_exclusive_group()
+    group.add_argument("--backward-only", action="store_true")
+    group.add_argument("--forward-only", action="store_true")
+
+    sweep.add_argument("--shape", action="append", help="ROWSxCOLS or a name; may be repeated")
+    sweep.add_argument("--grid", action="store_true", help="rows x columns for the heat map")
+    sweep.add_argument("--dtype", action="append", help="may be repeated; default f32 and bf16")
+    sweep.add_argument("--pass", dest="passes", action="append", help="forward, backward or both")
+    sweep.add_argument("--buffers", action="append", help="warm or fresh; default both")
+    sweep.add_argument("--threads", type=_at_least_one, action="append", help="may be repeated")
+    sweep.add_argument("--quick", action="store_true", help="two minutes instead of twenty")
+    sweep.add_argument("--resume", metavar="FILE", help="keep finished cases there; go on from it")
+
+    page.add_argument("--profile", metavar="FILE", help="of `profile --json`; default: measure")
+    page.add_argument("--bench", metavar="FILE", action="append", help="of `bench --json`")
+    page.add_argument("--output", metavar="FILE", default="fusednorm-report.html")
+    return top
+
+
+def _device(asked: str | None) -> str:
+    if asked is None:
+        return "cuda" if torch.cuda.is_available() and _build.WITH_CUDA else "cpu"
+    check_device(asked)
+    return asked
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise BadInput(f"{option} {value}: expected one of {', '.join(known)}")
+    return value
+
+
+def _shape(arguments: argparse.Namespace) -> Shape | None:
+    if (arguments.rows is None) != (arguments.cols is None):
+        raise BadInput("--rows and --cols: expected both or neither")
+    if arguments.rows is not None:
+        return Shape("", arguments.rows, arguments.cols)
+    return None
+
+
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    store.check_writable("--json", arguments.json)
+    store.check_writable("--csv", arguments.csv)
+    store.make_directory("--plot", arguments.plot)
+    if arguments.plot:
+        from fusednorm.measure import plots
+
+        plots.check_matplotlib()
+
+
+def run_profile(arguments: argparse.Namespace) -> int:
+    """Run ``profile``."""
+    device = _device(arguments.device)
+    dtype = _one_of("--dtype", arguments.dtype, tuple(DTYPES))
+    params = _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
+    shape = _shape(arguments) or parse_shape(arguments.shape or "bert-base")
+    contestants = chosen(arguments.contestants)
+    _check_outputs(arguments)
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    passes = ["forward", "backward"]
+    if arguments.backward_only or arguments.forward_only:
+        passes = ["backward" if arguments.backward_only else "forward"]
+    case = Case(shape.rows, shape.cols, dtype, params, device)
+    result = profile.run(case, contestants, passes, arguments.seconds or profile.SECONDS)
+    print(profile.summary(result))
+    if arguments.json:
+        store.write_json(arguments.json, result.as_dict())
+    if arguments.csv:
+        store.write_csv(arguments.csv, result.rows)
+    if arguments.plot and result.rows:
+        from fusednorm.measure import plots
+
+        print("\npictures:", *plots.draw_profile(result.as_dict(), arguments.plot))
+    return _leave(result.interrupted)
+
+
+def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
+    quick = arguments.quick
+    dtypes = arguments.dtype or ["f32", "bf16"]
+    for dtype in dtypes:
+        _one_of("--dtype", dtype, tuple(DTYPES))
+        _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
+    for which in arguments.passes or []:
+        _one_of("--pass", which, PASSES)
+    for kind in arguments.buffers or []:
+        _one_of("--buffers", kind, BUFFERS)
+    shapes = [parse_shape(text) for text in arguments.shape or []]
+    if single := _shape(arguments):
+        shapes.append(single)
+    if arguments.grid:
+        shapes += grid_shapes()
+    if not shapes:
+        shapes = [s for s in listed_shapes() if not quick or s.name in bench.QUICK_SHAPES]
+    contestants = chosen(arguments.contestants)
+    if quick and not arguments.contestants:
+        contestants = [c for c in contestants if c.name != "compile"]
+        print("compile: left out by --quick, as it compiles every shape; --contestants names it")
+    kinds = arguments.buffers or (["warm"] if quick else list(BUFFERS))
+    if device == "cpu" and not can_choose():
+        kinds = ["warm"]
+        print("fresh and warm buffers are not told apart: this C library has no mallopt")
+    return bench.Plan(
+        shapes,
+        dtypes,
+        arguments.param_dtype,
+        arguments.passes or (["forward", "backward"] if quick else list(PASSES)),
+        kinds,
+        arguments.threads or [torch.get_num_threads()],
+        contestants,
+        device,
+        arguments.seconds or (bench.QUICK_SECONDS if quick else bench.FULL_SECONDS),
+    )
+
+
+def run_bench(arguments: argparse.Namespace) -> int:
+    """Run ``bench``."""
+    plan = _plan(arguments, _device(arguments.device))
+    _check_outputs(arguments)
+    sweep = bench.run(plan, arguments.resume)
+    if arguments.json:
+        store.write_json(arguments.json, sweep.as_dict())
+    if arguments.csv:
+        store.write_csv(arguments.csv, sweep.rows)
+    if arguments.plot and sweep.rows:
+        from fusednorm.measure import plots
+
+        print("\npictures:", *plots.draw_bench(sweep.as_dict(), arguments.plot))
+    return _leave(sweep.interrupted)
+
+
+def run_report(arguments: argparse.Namespace) -> int:
+    """Run ``report``: from files where they are named, else measuring first."""
+    from fusednorm.measure import page
+
+    store.check_writable("--output", arguments.output)
+    sweeps = [store.read_json("--bench", path, "bench") for path in arguments.bench or []]
+    if arguments.profile:
+        measured = store.read_json("--profile", arguments.profile, "profile")
+    else:
+        device = _device(arguments.device)
+        shape = parse_shape("bert-base")
+        case = Case(shape.rows, shape.cols, device=device)
+        result = profile.run(case, chosen(None), ["forward", "backward"], profile.SECONDS)
+        print(profile.summary(result))
+        measured = result.as_dict()
+        if not sweeps and not result.interrupted:
+            quick = parser().parse_args(["bench", "--quick", "--device", device])
+            sweeps = [bench.run(_plan(quick, device), None).as_dict()]
+    page.write(arguments.output, measured, sweeps)
+    print(f"report: {arguments.output}")
+    return _leave(bool(measured["interrupted"]))
+
+
+def _leave(interrupted: bool) -> int:
+    if interrupted:
+        print("interrupted: the above is what had been measured", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def main(words: list[str]) -> int:
+    """Run a command and return its exit code; bad input is one line and 2."""
+    commands = {"profile": run_profile, "bench": run_bench, "report": run_report}
+    try:
+        arguments = parser().parse_args(words)
+        if warning := environment.busy():
+            print(f"fusednorm: {warning}", file=sys.stderr)
+        return commands[arguments.command](arguments)
+    except BadInput as mistake:
+        print(f"fusednorm: {mistake}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted before anything was measured", file=sys.stderr)
+        return INTERRUPTED

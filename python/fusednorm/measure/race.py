@@ -1,0 +1,185 @@
+"""One case and its contestants: built, checked against f64, and timed in turns with a copy."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from fusednorm.measure import buffers, correct, cuda, roof, traffic
+from fusednorm.measure.contestants import Contestant, Norm
+from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory, minimal_bytes
+from fusednorm.measure.timing import (
+    Action,
+    Clock,
+    HostClock,
+    PreparingClock,
+    Samples,
+    take_turns,
+)
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Entry:
+    """A contestant that runs: its function, its graph, its errors."""
+
+    contestant: Contestant
+    norm: Norm
+    y: Tensor
+    verdict: correct.Verdict
+    moved: dict[str, traffic.Traffic]  # by pass; empty where nothing can be said
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).strip() or "no message"
+    return f"{type(error).__name__}: {text.splitlines()[0]}"
+
+
+class Race:
+    """The tensors of a case, and every contestant that is there and right."""
+
+    def __init__(self, case: Case, contestants: list[Contestant]) -> None:
+        check_memory(case, len(contestants))
+        self.case = case
+        self.entries: dict[str, Entry] = {}
+        self.absent: dict[str, str] = {}
+        generator = torch.Generator().manual_seed(2019)
+
+        def random(*shape: int, centre: float, dtype: torch.dtype) -> Tensor:
+            values = torch.randn(shape, generator=generator).add_(centre)
+            return values.to(dtype).to(case.device)
+
+        data, params = case.torch_dtype, case.torch_param_dtype
+        self.x = random(case.rows, case.cols, centre=0.5, dtype=data).requires_grad_()
+        self.dy = random(case.rows, case.cols, centre=0.0, dtype=data)
+        self.gamma = Parameter(random(case.cols, centre=1.0, dtype=params))
+        self.beta = Parameter(random(case.cols, centre=0.0, dtype=params))
+        for contestant in contestants:
+            self.enter(contestant)
+
+    def enter(self, contestant: Contestant) -> None:
+        """Build and check a contestant; it is timed if it is there and right."""
+        reason = contestant.absence(self.case)
+        if not reason:
+            try:
+                with buffers.outputs("warm"):  # the formula in f64 takes many large blocks
+                    entry = self._check(contestant)
+                reason = entry.verdict.mistake(("y",)) and f"is wrong: {entry.verdict.mistake()}"
+            except Exception as error:  # others' code: whatever it raises is the answer
+                reason = _one_line(error)
+        if reason:
+            self.absent[contestant.name] = reason
+            return
+        self.entries[contestant.name] = entry
+        # A right forward pass is timed even where the gradients are wrong.
+        if mistake := entry.verdict.mistake():
+            self.absent[f"{contestant.name} backward"] = f"is wrong: {mistake}"
+
+    def timed(self, which: str) -> list[str]:
+        """Name the contestants that are right in a pass."""
+        return [n for n in self.entries if which == "forward" or f"{n} backward" not in self.absent]
+
+    def _check(self, contestant: Contestant) -> Entry:
+        """Run both passes once, and hold the results against the formula."""
+        norm = contestant.build(self.gamma, self.beta)
+        moved: dict[str, traffic.Traffic] = {}
+        if contestant.name == "compile":
+            with traffic.compiled() as forward:
+                y = norm(self.x)
+            with traffic.compiled() as backward:
+                gradients = self._gradients(y)
+            if forward.bytes:
+                # Where the backward pass is compiled along with the forward one, only the sum of
+                # both is known.
+                moved = {"forward": forward, "backward": backward} if backward.bytes else {}
+                moved["both"] = traffic.Traffic(forward.bytes + backward.bytes)
+        else:
+            y = norm(self.x)
+            gradients = self._gradients(y)
+        results = (y, *gradients)
+        for name, result, like in zip(
+            correct.NAMES, results, (self.x, self.x, self.gamma, self.beta), strict=True
+        ):
+            if result.shape != like.shape or result.dtype != like.dtype:
+                raise TypeError(f"{name} is {result.dtype}, expected {like.dtype}")
+        verdict = correct.compare(self.x, self.dy, self.gamma, self.beta, results)
+        entry = Entry(contestant, norm, y, verdict, moved)
+        if contestant.name in traffic.DISPATCHED:
+            for which in ("forward", "backward", "both"):
+                moved[which] = traffic.dispatched(self._action(entry, which))
+        return entry
+
+    def _gradients(self, y: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(y, (self.x, self.gamma, self.beta), self.dy, retain_graph=True)
+
+    def _action(self, entry: Entry, which: str) -> Action:
+        if which == "forward":
+            return lambda: entry.norm(self.x)
+        if which == "backward":
+            return lambda: self._gradients(entry.y)
+        return lambda: self._gradients(entry.norm(self.x))
+
+    def action(self, name: str, which: str) -> Action:
+        """Return the call that is timed."""
+        return self._action(self.entries[name], which)
+
+    def methods(self, kind: str) -> list[str]:
+        """Name the ways to time: on CUDA small shapes are replayed from a graph as well."""
+        if not self.case.device.startswith("cuda"):
+            return ["host"]
+        small = self.case.matrix_bytes <= cuda.GRAPH_BYTES and kind == "warm"
+        return ["events", "graph"] if small else ["events"]
+
+    def time(self, which: str, kind: str, seconds: float, method: str = "host") -> list[Row]:
+        """Time every contestant with ``kind`` buffers: fresh or warm outputs on the CPU, flushed
+        or warm L2 on CUDA.
+        """  # noqa: D205
+        clock: Clock = HostClock() if kind == "warm" else PreparingClock(buffers.release)
+        actions = {name: self.action(name, which) for name in self.timed(which)}
+        actions |= roof.copies(self.x.detach(), kind)
+        if method != "host":
+            device = cuda.CudaDevice(self.case.device)
+            clock = cuda.EventClock(device, flush=kind == "fresh")
+            if method == "graph":
+                clock = cuda.GraphClock(device)
+                actions = {name: cuda.captured(action) for name, action in actions.items()}
+        with buffers.outputs(kind, TEMPORARY_MATRICES * self.case.matrix_bytes):
+            samples = take_turns(actions, clock, seconds)
+        return [self._row(name, which, kind, method, samples) for name in self.timed(which)]
+
+    def _row(
+        self, name: str, which: str, kind: str, method: str, samples: dict[str, Samples]
+    ) -> Row:
+        case, entry, mine = self.case, self.entries[name], samples[name]
+        needed = minimal_bytes(case, which)
+        # The same definition as fusednorm-bench: best over best, of minimal bytes and of a copy.
+        copy = min(s.best for n, s in samples.items() if n.startswith(roof.PREFIX))
+        copy_rate = 2 * case.matrix_bytes / copy
+        moved = entry.moved.get(which)
+        return {
+            "op": "layer_norm",
+            "contestant": name,
+            "pass": which,
+            "dtype": case.dtype,
+            "param_dtype": case.param_dtype,
+            "device": case.device,
+            "rows": case.rows,
+            "cols": case.cols,
+            "threads": torch.get_num_threads(),
+            "buffers": kind,
+            "method": method,
+            "median_seconds": mine.median,
+            "best_seconds": mine.best,
+            "spread": mine.spread,
+            "rounds": len(mine.seconds),
+            "minimal_bytes": needed,
+            "moved_bytes": moved.bytes if moved else None,
+            "operators": (moved.operators or None) if moved else None,
+            "gigabytes_per_second": needed / mine.best * 1e-9,
+            "copy_gigabytes_per_second": copy_rate * 1e-9,
+            "share_of_copy": needed / mine.best / copy_rate,
+            "errors": entry.verdict.errors,
+        }

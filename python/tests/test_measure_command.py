@@ -1,0 +1,161 @@
+"""The command line: what it prints, what it refuses, what it keeps when it is stopped."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from fusednorm.measure import problem, race
+from fusednorm.measure.command import main
+
+SMALL = ["--rows", "64", "--cols", "48", "--seconds", "0.01"]
+QUICK = ["--contestants", "2019,native,fusednorm"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["profile", "--dtype", "f8"], "--dtype f8: expected one of f64, f32, f16, bf16"),
+        (["profile", "--contestants", "cudnn"], "--contestants cudnn: expected some of 2019"),
+        (["profile", "--rows", "0", "--cols", "8"], "0: expected a whole number, at least 1"),
+        (["profile", "--rows", "8"], "--rows and --cols: expected both or neither"),
+        (["profile", "--shape", "8by8"], "--shape 8by8: expected ROWSxCOLS"),
+        (["profile", "--device", "tpu"], "--device tpu: expected cpu, cuda or cuda:N"),
+        (["profile", "--rows", "9000000", "--cols", "9000000"], "needs about"),
+        (["bench", "--shape", "9000000x9000000"], "measure fewer rows or columns"),
+        (["profile", "--json", "/nowhere/x.json"], "--json /nowhere/x.json: cannot be written"),
+        (["bench", "--pass", "sideways"], "--pass sideways: expected one of forward"),
+        (["bench", "--seconds", "-1"], "expected a number of seconds above zero"),
+        (["report", "--profile", "/nowhere.json"], "--profile /nowhere.json: cannot be read"),
+        (["report", "--output", "/nowhere/r.html"], "--output /nowhere/r.html: cannot be written"),
+        (["bench", "--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(words, said, capsys, monkeypatch):
+    monkeypatch.setattr("fusednorm.measure.environment.busy", lambda: "")
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_device_that_is_not_there(capsys):
+    if torch.cuda.is_available():
+        assert main(["profile", "--device", "cuda:99"]) == 2
+    else:
+        assert main(["profile", "--device", "cuda"]) == 2
+    assert "--device cuda" in capsys.readouterr().err
+
+
+def test_profile_prints_tables_and_summary_and_writes_files(tmp_path, capsys):
+    files = ["--json", str(tmp_path / "p.json"), "--csv", str(tmp_path / "p.csv")]
+    shape = ["--shape", "2048x256", "--seconds", "0.01"]  # the engine's bookkeeping is small here
+    assert main(["profile", *shape, *QUICK, *files, "--plot", str(tmp_path / "new")]) == 0
+    out = capsys.readouterr().out
+    assert "AddcmulBackward0" in out, "the table of the request"
+    assert "aten::native_batch_norm_backward" in out
+    for column in ("self CPU", "CPU total", "calls", "share", "x 2019", "x native", "of copy"):
+        assert column in out
+    document = json.loads((tmp_path / "p.json").read_text())
+    assert {r["contestant"] for r in document["rows"]} == {"2019", "native", "fusednorm"}
+    assert {r["buffers"] for r in document["rows"]} <= {"warm", "fresh"}
+    with (tmp_path / "p.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(document["rows"])
+    assert float(rows[0]["error_dgamma"]) < 1e-3
+    assert (tmp_path / "new" / "profile.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_backward_only(capsys):
+    assert main(["profile", *SMALL, *QUICK, "--backward-only"]) == 0
+    out = capsys.readouterr().out
+    assert "backward, fusednorm" in out
+    assert "forward, " not in out
+
+
+def test_absent_contestants_say_why_in_a_line(capsys):
+    assert main(["profile", *SMALL, "--contestants", "apex,native", "--device", "cpu"]) == 0
+    assert "apex: not timed, has no cpu kernel\n" in capsys.readouterr().out
+
+
+def test_bench_covers_what_was_asked_and_leaves_the_threads_alone(tmp_path):
+    path = tmp_path / "b.json"
+    before = torch.get_num_threads()
+    words = ["--shape", "32x40", "--shape", "8x41", "--dtype", "f32", "--dtype", "bf16"]
+    words += ["--pass", "both", "--threads", "1", "--threads", "2", "--seconds", "0.01"]
+    assert main(["bench", *words, *QUICK, "--json", str(path)]) == 0
+    rows = json.loads(path.read_text())["rows"]
+    keys = {(r["cols"], r["dtype"], r["threads"], r["buffers"], r["contestant"]) for r in rows}
+    assert len(keys) == len(rows) == 2 * 2 * 2 * len({r["buffers"] for r in rows}) * 3
+    assert torch.get_num_threads() == before
+
+
+def test_a_stopped_sweep_keeps_its_cases_and_goes_on(tmp_path, capsys, monkeypatch):
+    words = ["bench", "--shape", "32x40", "--shape", "8x41", "--dtype", "f32", "--pass", "forward"]
+    words += ["--buffers", "warm", "--seconds", "0.01", *QUICK]
+    words += ["--resume", str(tmp_path / "kept"), "--json", str(tmp_path / "b.json")]
+    real, measured = race.Race.time, []
+
+    def stop_at_the_second(self, *arguments):
+        measured.append(self.case.rows)
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        return real(self, *arguments)
+
+    monkeypatch.setattr(race.Race, "time", stop_at_the_second)
+    assert main(words) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert {r["rows"] for r in json.loads((tmp_path / "b.json").read_text())["rows"]} == {32}
+    assert main(words) == 0
+    assert measured == [32, 8, 8], "the finished case was measured again"
+    assert {r["rows"] for r in json.loads((tmp_path / "b.json").read_text())["rows"]} == {32, 8}
+
+    monkeypatch.setattr("fusednorm.measure.environment.processor", lambda: "another machine")
+    assert main(words) == 2
+    assert "was measured with machine" in capsys.readouterr().err
+
+
+def test_a_profile_that_is_stopped_prints_what_it_has(capsys, monkeypatch):
+    real, calls = race.Race.time, []
+
+    def stop_late(self, *arguments):
+        calls.append(arguments)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return real(self, *arguments)
+
+    monkeypatch.setattr(race.Race, "time", stop_late)
+    assert main(["profile", *SMALL, *QUICK]) == 130
+    captured = capsys.readouterr()
+    assert "x native" in captured.out
+    assert "\nforward  fusednorm " in captured.out
+    assert "interrupted" in captured.err
+
+
+def test_in_a_pipe_there_are_no_escapes_and_little_time_before_the_first_line():
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    torch_import = time.perf_counter() - begin
+    words = [sys.executable, "-m", "fusednorm", "profile", *SMALL, *QUICK, "--forward-only"]
+    begin = time.perf_counter()
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        first = child.stdout.readline()
+        waited = time.perf_counter() - begin - torch_import
+        out, err = child.communicate()
+    assert child.returncode == 0
+    assert b"\x1b" not in first + out + err
+    assert b"USDT" not in err, "a native library wrote into the tables"
+    # On a machine that others use too, both numbers grow with the load.
+    allowed = 3.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert waited < allowed, f"{waited:.1f} s from torch to the first line"
+
+
+def test_the_shapes_are_those_of_the_cpp_bench():
+    shapes = {s.name: (s.rows, s.cols) for s in problem.listed_shapes()}
+    assert shapes["bert-base"] == (16384, 768)
+    assert len(shapes) >= 15
+    assert min(rows for rows, _ in shapes.values()) == 1

@@ -1,0 +1,107 @@
+"""Who is right: honest results pass in every dtype, each kind of mistake is named."""
+
+import pytest
+import torch
+from fusednorm.measure import traffic
+from fusednorm.measure.contestants import CONTESTANTS, Contestant
+from fusednorm.measure.correct import compare
+from fusednorm.measure.problem import DTYPES, Case
+from fusednorm.measure.race import Race
+
+
+def results(dtype, rows=300, cols=96):
+    race = Race(Case(rows, cols, dtype, dtype), [CONTESTANTS["fusednorm"]])
+    entry = race.entries["fusednorm"]
+    return race, [entry.y, *race._gradients(entry.y)]
+
+
+def verdict(race, values):
+    return compare(race.x, race.dy, race.gamma, race.beta, tuple(values))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(300, 96), (1, 5000), (2000, 3)])
+def test_honest_contestants_are_right(dtype, shape):
+    race = Race(Case(*shape, dtype, dtype), [CONTESTANTS[n] for n in ("2019", "fusednorm")])
+    assert race.absent == {}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("place", "name", "change"),
+    [
+        (0, "y", lambda t, race: t * 1.05),
+        (1, "dx", lambda t, race: t + 0.1 * t.abs().mean()),  # a mean was not taken away
+        (2, "dgamma", lambda t, race: t * 1.5),
+        (3, "dbeta", lambda t, race: t - race.dy[:4].sum(0)),  # rows left out
+    ],
+)
+def test_a_mistake_is_named(dtype, place, name, change):
+    race, values = results(dtype)
+    values[place] = change(values[place].detach(), race).to(values[place].dtype)
+    assert verdict(race, values).mistake().startswith(f"{name} is off")
+
+
+def test_one_nan_is_wrong():
+    race, values = results("f32")
+    values[1] = values[1].clone()
+    values[1][17, 5] = torch.nan
+    assert "dx" in verdict(race, values).mistake()
+
+
+def test_a_single_wrong_element_of_the_last_block_is_seen():
+    race, values = results("f32", rows=3000, cols=512)  # more than one block of rows
+    values[0] = values[0].detach().clone()
+    values[0][-1, -1] += 1e-3
+    assert "y" in verdict(race, values).mistake()
+
+
+def wrong(build):
+    return Contestant("wrong", "made wrong", build)
+
+
+def test_who_is_wrong_or_raises_gets_no_time():
+    def no_beta(gamma, beta):
+        return lambda x: torch.nn.functional.layer_norm(x, gamma.shape, gamma) + 0 * beta
+
+    def broken(gamma, beta):
+        raise RuntimeError("no kernel image\nlong trace")
+
+    race = Race(Case(64, 32), [wrong(no_beta), CONTESTANTS["native"]])
+    assert race.absent["wrong"].startswith("is wrong: y is off")
+    assert [row["contestant"] for row in race.time("forward", "warm", 0.01)] == ["native"]
+    assert Race(Case(4, 4), [wrong(broken)]).absent == {"wrong": "RuntimeError: no kernel image"}
+
+
+def test_wrong_gradients_leave_the_forward_pass_its_time():
+    def no_gradient(gamma, beta):
+        return lambda x: (
+            torch.nn.functional.layer_norm(x, gamma.shape, gamma.detach(), beta) + (0 * gamma)
+        )
+
+    race = Race(Case(64, 32), [wrong(no_gradient)])
+    assert race.absent["wrong backward"].startswith("is wrong: dgamma is off")
+    assert race.timed("forward") == ["wrong"]
+    assert race.timed("backward") == race.timed("both") == []
+
+
+def test_traffic_counts_each_tensor_once():
+    matrix, vector = 64 * 32 * 4, 32 * 4
+    race = Race(Case(64, 32), [CONTESTANTS["2019"], CONTESTANTS["fusednorm"]])
+    fused, composite = (race.entries[n].moved for n in ("fusednorm", "2019"))
+    assert fused["forward"].operators == fused["backward"].operators == 1
+    statistics = 2 * 64 * 4
+    assert fused["forward"].bytes in (
+        2 * matrix + 2 * vector,
+        2 * matrix + 2 * vector + statistics,  # kept for the backward pass
+    )
+    # batch_norm reads x and writes xhat, addcmul reads xhat and writes y.
+    assert 4 * matrix < composite["forward"].bytes < 4.2 * matrix
+    assert composite["backward"].operators > 4
+
+
+def test_a_broadcast_tensor_counts_as_stored():
+    row, full = torch.ones(8), torch.ones(4, 8)
+    counted = traffic.dispatched(lambda: full * row.expand(4, 8))
+    assert counted.bytes == (32 + 8 + 32) * 4
+    assert traffic.dispatched(lambda: full.view(8, 4).t()).operators == 0
