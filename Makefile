@@ -20,7 +20,10 @@ help:
 	@echo 'make format lay out the sources; make check-format only looks'
 
 demo: $(STAMPS)/package
-	$(PYTHON) -m fusednorm profile --plot demo --report demo/report.html
+	mkdir -p demo
+	$(PYTHON) -m fusednorm profile --plot demo --json demo/profile.json
+	$(PYTHON) -m fusednorm report --profile demo/profile.json --output demo/report.html
+	echo 'Pictures are in demo/, the page is demo/report.html.'
 
 test: test-core test-sanitizers test-cuda test-python
 	@echo 'All tests passed.'
