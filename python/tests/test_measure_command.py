@@ -1,6 +1,7 @@
 """The command line: what it prints, what it refuses, what it keeps when it is stopped."""
 
 import csv
+import doctest
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ import time
 
 import pytest
 import torch
-from fusednorm.measure import problem, race
+from fusednorm.measure import plots, problem, race, text
 from fusednorm.measure.command import main
 
 SMALL = ["--rows", "64", "--cols", "48", "--seconds", "0.01"]
@@ -152,6 +153,11 @@ def test_in_a_pipe_there_are_no_escapes_and_little_time_before_the_first_line():
     # On a machine that others use too, both numbers grow with the load.
     allowed = 3.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert waited < allowed, f"{waited:.1f} s from torch to the first line"
+
+
+@pytest.mark.parametrize("module", [problem, text, plots])
+def test_the_examples_in_the_documentation(module):
+    assert doctest.testmod(module).failed == 0
 
 
 def test_the_shapes_are_those_of_the_cpp_bench():

@@ -116,9 +116,9 @@ def _shape(arguments: argparse.Namespace) -> Shape | None:
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
+    store.make_directory("--plot", arguments.plot)
     store.check_writable("--json", arguments.json)
     store.check_writable("--csv", arguments.csv)
-    store.make_directory("--plot", arguments.plot)
     if arguments.plot:
         from fusednorm.measure import plots
 
