@@ -3,10 +3,7 @@
 import pytest
 import torch
 
-<<<<<<< HEAD
 import fusednorm
-=======
->>>>>>> profile
 import reference
 
 OPS = torch.ops.fusednorm

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from fusednorm.measure import problem, roof
 from fusednorm.measure.contestants import CONTESTANTS
 from fusednorm.measure.problem import Case, minimal_bytes

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+
 from fusednorm.measure import plots, problem, race, text
 from fusednorm.measure.command import main
 

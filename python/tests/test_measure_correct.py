@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from fusednorm.measure import traffic
 from fusednorm.measure.contestants import CONTESTANTS, Contestant
 from fusednorm.measure.correct import compare

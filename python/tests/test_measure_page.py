@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+
 from fusednorm.measure.command import main
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")

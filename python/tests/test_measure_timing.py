@@ -5,6 +5,7 @@ import time
 
 import pytest
 import torch
+
 from fusednorm.measure import buffers, cuda, timing
 
 
