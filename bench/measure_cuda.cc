@@ -1,0 +1,133 @@
+// Measures the CUDA backend: events around each call, the L2 overwritten before it, a device copy
+// as the roof.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "fusednorm/cuda.h"
+#include "measure.h"
+
+namespace fusednorm::bench {
+namespace {
+
+class DeviceArray {
+ public:
+  DeviceArray(std::int64_t elements, DType dtype, std::int64_t offset) {
+    const std::size_t size = size_of(dtype);
+    bytes_ = static_cast<std::size_t>(elements) * size;
+    lead_ = static_cast<std::size_t>(offset) * size;
+    if (cudaMalloc(&memory_, bytes_ + lead_ + 1) != cudaSuccess) memory_ = nullptr;
+    // 0x3c3c… is a small positive number in every dtype: time does not depend on values.
+    if (memory_) (void)cudaMemset(memory_, 0x3c, bytes_ + lead_);
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { (void)cudaFree(memory_); }
+  std::byte* data() const { return static_cast<std::byte*>(memory_) + lead_; }
+  std::size_t bytes() const { return bytes_; }
+  bool exists() const { return memory_ != nullptr; }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0, lead_ = 0;
+};
+
+/// Seconds of one call, the L2 overwritten before it.
+class EventTimer {
+ public:
+  explicit EventTimer(std::int64_t l2_bytes) : flush_(2 * l2_bytes, DType::f16, 0) {
+    (void)cudaEventCreate(&begin_);
+    (void)cudaEventCreate(&end_);
+  }
+  EventTimer(const EventTimer&) = delete;
+  EventTimer& operator=(const EventTimer&) = delete;
+  ~EventTimer() {
+    (void)cudaEventDestroy(begin_);
+    (void)cudaEventDestroy(end_);
+  }
+  double time(const std::function<void()>& call) {
+    (void)cudaMemsetAsync(flush_.data(), 0, flush_.bytes(), nullptr);
+    (void)cudaEventRecord(begin_, nullptr);
+    call();
+    (void)cudaEventRecord(end_, nullptr);
+    (void)cudaEventSynchronize(end_);
+    float milliseconds = 0;
+    (void)cudaEventElapsedTime(&milliseconds, begin_, end_);
+    return std::max(static_cast<double>(milliseconds) * 1e-3, 1e-9);
+  }
+
+ private:
+  DeviceArray flush_;
+  cudaEvent_t begin_{}, end_{};
+};
+
+}  // namespace
+
+Measurement measure_cuda(const Case& which, const Options& options) {
+  Measurement result;
+  result.bytes = minimal_bytes(which);
+  const auto device = cuda::query(0);
+  if (!device) return result.error = device.status().message(), result;
+  result.threads = device->multiprocessors;
+  const std::int64_t stride = which.row_stride == packed ? which.shape.cols : which.row_stride;
+  const std::int64_t elements = which.shape.rows * stride;
+  const DType statistics = compute_dtype(which.dtype);
+  const bool backward = which.pass == Pass::backward;
+  const DeviceArray x(elements, which.dtype, which.offset), y(elements, which.dtype, which.offset);
+  const DeviceArray dx(backward ? elements : 0, which.dtype, which.offset);
+  const DeviceArray gamma(which.shape.cols, which.param_dtype, which.offset);
+  const DeviceArray beta(which.shape.cols, which.param_dtype, which.offset);
+  const DeviceArray dgamma(which.shape.cols, which.param_dtype, which.offset);
+  const DeviceArray mean(which.shape.rows, statistics, which.offset),
+      rstd(which.shape.rows, statistics, which.offset);
+  for (const DeviceArray* array : {&x, &y, &dx, &gamma, &beta, &dgamma, &mean, &rstd}) {
+    if (!array->exists()) return result.error = "not enough device memory", result;
+  }
+  Status status;
+  std::unique_ptr<DeviceArray> workspace;
+  std::function<void()> work;
+  const auto prepare = [&](const auto& plan, const auto& buffers) {
+    if (!plan) return void(result.error = plan.status().message());
+    result.explanation = cuda::explain(*plan);
+    workspace = std::make_unique<DeviceArray>(
+        static_cast<std::int64_t>(plan->workspace_bytes) / 2 + 1, DType::f16, 0);
+    work = [&status, plan = *plan, buffers, place = workspace->data()] {
+      status = cuda::run(plan, buffers, {place, plan.workspace_bytes}, nullptr);
+    };
+  };
+  if (backward) {
+    BackwardBuffers buffers;
+    buffers.dy = y.data();
+    buffers.x = x.data();
+    buffers.gamma = gamma.data();
+    buffers.mean = mean.data();
+    buffers.rstd = rstd.data();
+    buffers.dx = dx.data();
+    buffers.dgamma = dgamma.data();
+    buffers.dbeta = beta.data();
+    prepare(cuda::plan(backward_problem(which), *device), buffers);
+  } else {
+    prepare(cuda::plan(forward_problem(which), *device),
+            ForwardBuffers{x.data(), gamma.data(), beta.data(), y.data()});
+  }
+  if (!result.error.empty()) return result;
+  const auto copy = [&] {
+    (void)cudaMemcpyAsync(y.data(), x.data(), x.bytes(), cudaMemcpyDeviceToDevice, nullptr);
+  };
+  EventTimer timer(device->l2_bytes);
+  result.seconds = result.copy_seconds = std::numeric_limits<double>::infinity();
+  double spent = 0;
+  for (int round = 0; round < 5 || spent < options.seconds; ++round) {
+    const double own = timer.time(work), other = timer.time(copy);
+    spent += own + other;
+    if (!status) return result.error = status.message(), result;
+    result.seconds = std::min(result.seconds, own);
+    result.copy_seconds = std::min(result.copy_seconds, other);
+  }
+  result.copy_bytes = 2.0 * static_cast<double>(x.bytes());
+  return result;
+}
+
+}  // namespace fusednorm::bench
