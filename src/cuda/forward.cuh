@@ -34,7 +34,7 @@ __device__ __forceinline__ void sum_deviations(const typename Tile::Values& valu
 /// element. Where that turns out further from the mean than the spread, squares about it would
 /// cancel, and a second pass about the mean itself follows; for f64 always. Leaves x - centre in
 /// `values`; `rest` is what the mean is from the centre. Never a difference of large sums, never
-/// E[x^2] - E[x]^2: docs/numerics.md.
+/// E[x^2] - E[x]^2: docs/derivation.md.
 template <typename Tile, bool full>
 __device__ __forceinline__ Moments<typename Tile::C> tile_moments(
     typename Tile::Values& values, Extent extent, typename Tile::C reciprocal_count,

@@ -17,7 +17,9 @@ TEST(Geometry, EveryWidthIsCoveredWithoutAnEmptySegment) {
         EXPECT_GE(g.segments * g.segment_cols(), cols);
         EXPECT_LT((g.segments - 1) * g.segment_cols(), cols);
         EXPECT_LE(g.vectors * g.vector_elements, longest_lane(element, registers));
-        if (g.lanes < warp_lanes) EXPECT_EQ(g.segments, 1);
+        if (g.lanes < warp_lanes) {
+          EXPECT_EQ(g.segments, 1);
+        }
         // What kernels rely on: of a single warp's vectors only the last can be incomplete.
         if (g.lanes == warp_lanes && g.segments == 1) {
           EXPECT_GT(cols, (g.vectors - 1) * warp_lanes * g.vector_elements)
