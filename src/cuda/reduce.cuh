@@ -55,7 +55,7 @@ struct alignas(4 * sizeof(C)) Moments {
 
   /// Where an Inf made the centre infinite the rest is NaN, but the mean is the centre.
   __device__ __forceinline__ Moments settled() const {
-    return {centre, rest == rest ? rest : C(0), squares, C(0)};
+    return {centre, isinf(centre) ? C(0) : rest, squares, C(0)};
   }
 };
 

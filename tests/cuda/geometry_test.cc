@@ -58,9 +58,10 @@ TEST(Policy, GiantProblemsPlanWithinTheLimitsOfALaunch) {
       EXPECT_LT(back->launch.blocks, std::int64_t{1} << 31) << explain(*back);
       EXPECT_LE(back->launch.shared_bytes, static_cast<std::size_t>(device.shared_bytes_per_block))
           << explain(*back);
-      // Partials and row sums stay a small part of what the problem itself takes.
+      // Two f32 sums a column for 256 rows of f32 (1/128) and two a segment of 512 columns
+      // (1/256): 1.2 % of x.
       EXPECT_LT(static_cast<double>(back->workspace_bytes),
-                0.01 * 4.0 * static_cast<double>(rows) * static_cast<double>(cols) + 32e6 +
+                0.012 * 4.0 * static_cast<double>(rows) * static_cast<double>(cols) + 32e6 +
                     300.0 * static_cast<double>(cols))
           << explain(*back);
     }
