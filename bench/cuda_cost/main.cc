@@ -2,7 +2,9 @@
 // leaves on real ones.
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "bounds.h"
 #include "count.h"
@@ -21,8 +23,8 @@ const char* usage =
     "  --multiprocessors N    default 132\n"
     "  --ptxas                also registers, spills and occupancy of each architecture, from "
     "ptxas\n"
-    "  --spills               only ask ptxas whether any kernel spills on any architecture; exit 1 "
-    "if so\n"
+    "  --spills               only ask ptxas whether any kernel spills, on every architecture or "
+    "on the one given; exit 1 if so\n"
     "  --json FILE            also write the figures there\n"
     "  --check FILE           compare with recorded figures; exit 1 where one is worse\n"
     "  --record FILE          write the figures as the recorded ones\n";
@@ -39,7 +41,8 @@ void print(const Problem& problem, const Cost& cost) {
 
 int main(int argc, char** argv) {
   Device device;
-  bool ptxas = false;
+  bool ptxas = false, spills = false;
+  std::vector<int> assembled(std::begin(architectures), std::end(architectures));
   std::string json, check, record;
   std::vector<Problem> problems;
   for (int i = 1; i < argc; ++i) {
@@ -48,13 +51,13 @@ int main(int argc, char** argv) {
     Problem problem;
     if (option == "--help") return std::fputs(usage, stdout), 0;
     if (option == "--architecture")
-      device.compute_capability = std::atoi(value());
+      assembled = {device.compute_capability = std::atoi(value())};
     else if (option == "--multiprocessors")
       device.multiprocessors = std::atoi(value());
     else if (option == "--ptxas")
       ptxas = true;
     else if (option == "--spills")
-      return check_spills();
+      spills = true;
     else if (option == "--json")
       json = value();
     else if (option == "--check")
@@ -74,6 +77,7 @@ int main(int argc, char** argv) {
                  "--multiprocessors of at least 1\n");
     return 2;
   }
+  if (spills) return check_spills(assembled);
   if (problems.empty()) {
     for (const char* text : recorded_problems) {
       Problem problem;

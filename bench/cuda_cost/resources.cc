@@ -131,9 +131,9 @@ void print_resources(const Row& row) {
   }
 }
 
-int check_spills() {
+int check_spills(const std::vector<int>& on) {
   int bad = 0;
-  for (const int architecture : architectures) {
+  for (const int architecture : on) {
     std::string error;
     const auto kernels = assemble("", architecture, &error);
     if (kernels.empty()) return std::printf("sm_%d: %s\n", architecture, error.c_str()), 1;

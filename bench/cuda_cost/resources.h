@@ -29,7 +29,7 @@ void print_resources(const Row& row);
 
 /// Assembles every kernel in this program for every architecture; prints those that spill or use
 /// local memory and a summary. Returns the exit code.
-int check_spills();
+int check_spills(const std::vector<int>& on);
 
 /// Architectures that the library is built for.
 inline constexpr int architectures[] = {75, 80, 86, 89, 90, 100, 120};

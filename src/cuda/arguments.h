@@ -21,6 +21,9 @@ struct ForwardArguments {
   std::int64_t cols;
   std::int64_t x_stride;
   std::int64_t y_stride;
+  std::int64_t row_step;  ///< rows that the grid takes at once, and the bytes to the next of them
+  std::int64_t x_step;
+  std::int64_t y_step;
   std::int64_t segments;
   double eps;
   double reciprocal_cols;
@@ -47,10 +50,17 @@ struct BackwardArguments {
   std::int64_t dy_stride;
   std::int64_t source_stride;
   std::int64_t dx_stride;
+  std::int64_t row_step;  ///< rows that the grid takes at once, and the bytes to the next of them
+  std::int64_t dy_step;
+  std::int64_t source_step;
+  std::int64_t dx_step;
+  std::int64_t statistics_step;
+  std::int64_t rows_left;  ///< rows that are left after `turns` turns of the grid
   std::int64_t segments;
   double reciprocal_cols;
   ParamKind gamma_kind;
   ParamKind beta_kind;
+  int turns;
   int blocks_per_row;
   int vectorised;
   int params_vectorised;

@@ -25,45 +25,72 @@ __device__ __forceinline__ double2 reciprocal(double2 v) {
   return {1.0 / v.x, 1.0 / v.y};
 }
 
+/// Where a lane's part of a row lies.
+template <typename TX, typename TY, bool from_y>
+struct BackwardPlace {
+  using C = Compute<TX>;
+  using TS = std::conditional_t<from_y, TY, TX>;
+  const TY* dy;
+  const TS* source;
+  TX* dx;
+  const C* mean;
+  const C* rstd;
+
+  /// `first` is the lane's first column.
+  __device__ __forceinline__ BackwardPlace(const BackwardArguments& a, std::int64_t row,
+                                           std::int64_t first)
+      : dy(kept(static_cast<const TY*>(a.dy) + (row * a.dy_stride + first))),
+        source(kept(static_cast<const TS*>(a.source) + (row * a.source_stride + first))),
+        dx(kept(static_cast<TX*>(a.dx) + (row * a.dx_stride + first))),
+        mean(static_cast<const C*>(a.mean) + row),
+        rstd(static_cast<const C*>(a.rstd) + row) {}
+
+  /// The row that this lane takes next.
+  __device__ __forceinline__ void next(const BackwardArguments& a) {
+    dy = kept(advance(dy, a.dy_step));
+    source = kept(advance(source, a.source_step));
+    dx = kept(advance(dx, a.dx_step));
+    if constexpr (!from_y) mean = advance(mean, a.statistics_step);
+    rstd = advance(rstd, a.statistics_step);
+  }
+};
+
 /// A lane's part of one row. Once loaded, `g` holds dy * gamma and `xhat` the normalised x: nothing
 /// is computed twice, and no more registers are live than the two.
 template <typename TX, typename TY, typename Tile, bool from_y>
 struct BackwardRow {
   using C = typename Tile::C;
   using P = Pair<C>;
-  using TS = std::conditional_t<from_y, TY, TX>;
+  using Place = BackwardPlace<TX, TY, from_y>;
   typename Tile::Values g;
   typename Tile::Values xhat;
   C rstd;
 
-  /// `first` is the lane's first column in the row. Adds to the column sums, which need no sum over
-  /// the row, and returns the lane's share of the row's sums.
-  template <bool full, bool want_columns, typename Index, typename Gamma, typename Beta>
-  __device__ __forceinline__ RowSums<C> load(const BackwardArguments& a, std::int64_t row,
-                                             Index first, Extent extent, bool exists,
+  /// Adds to the column sums, which need no sum over the row, and returns the lane's share of the
+  /// row's sums.
+  template <bool full, bool want_columns, typename Gamma, typename Beta>
+  __device__ __forceinline__ RowSums<C> load(const Place& place, Extent extent, bool exists,
                                              const Gamma& gamma, const Beta& beta,
                                              typename Tile::Values& dgamma,
                                              typename Tile::Values& dbeta) {
-    load_tile<Tile, full>(g, static_cast<const TY*>(a.dy) + (row * a.dy_stride + first), extent);
-    load_tile<Tile, full>(xhat, static_cast<const TS*>(a.source) + (row * a.source_stride + first),
-                          extent);
-    rstd = exists ? static_cast<const C*>(a.rstd)[row] : C(0);
+    with_access<Tile, full>(extent, [&](auto access) {
+      load_tile<Tile, access.value>(g, place.dy, extent);
+      load_tile<Tile, access.value>(xhat, place.source, extent);
+    });
+    rstd = exists ? *place.rstd : C(0);
     C mean = 0;
-    if constexpr (!from_y) mean = exists ? static_cast<const C*>(a.mean)[row] : C(0);
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) {
+    if constexpr (!from_y) mean = exists ? *place.mean : C(0);
+    // Missing columns must not bring the mean, which may be NaN, into any sum.
+    each_pair_cleared<Tile, full>(xhat, extent, [&](int p) {
       if constexpr (from_y) {
         const P b = beta[p];
         xhat[p] = add(xhat[p], P{-b.x, -b.y});
       } else {
         xhat[p] = mul(add(xhat[p], both(-mean)), both(rstd));
       }
-    }
-    // Missing columns must not bring the mean, which may be NaN, into any sum.
-    if constexpr (!full) clear_missing<Tile>(xhat, extent);
+    });
     P g_sum, weighted;
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) {
+    each_pair<Tile, full>(extent, [&](int p) {
       const P dy = g[p], own_gamma = gamma[p];
       g[p] = mul(dy, own_gamma);
       g_sum = p == 0 ? g[p] : add(g_sum, g[p]);
@@ -75,21 +102,18 @@ struct BackwardRow {
         dgamma[p] = multiply_add(dy, xhat[p], dgamma[p]);
         dbeta[p] = add(dbeta[p], dy);
       }
-    }
+    });
     return {sum_of(g_sum), sum_of(weighted)};
   }
 
-  /// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)).
-  template <bool full, typename Index>
-  __device__ __forceinline__ void store_dx(const BackwardArguments& a, std::int64_t row,
-                                           Index first, Extent extent, RowSums<C> total) {
-    const C scale = -rstd * static_cast<C>(a.reciprocal_cols);
-    const P constant = both(scale * total.g), slope = both(scale * total.g_xhat);
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) {
+  /// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)); `means` are those, times -rstd.
+  template <bool full>
+  __device__ __forceinline__ void store_dx(const Place& place, Extent extent, RowSums<C> means) {
+    const P constant = both(means.g), slope = both(means.g_xhat);
+    each_pair<Tile, full>(extent, [&](int p) {
       xhat[p] = multiply_add(xhat[p], slope, multiply_add(g[p], both(rstd), constant));
-    }
-    store_tile<Tile, full>(static_cast<TX*>(a.dx) + (row * a.dx_stride + first), xhat, extent);
+    });
+    store_tile<Tile, full>(place.dx, xhat, extent);
   }
 };
 
@@ -142,9 +166,9 @@ __device__ __forceinline__ void leave_partials(const BackwardArguments& a, uint4
   if (groups > 1) __syncthreads();  // before the next partials take the slots
   if (group == 0) {
     C* out = static_cast<C*>(a.partials) + partial * a.cols + first;
-    const Extent rows{extent.count, extent.complete, a.cols * sizeof(C) % vector_bytes == 0};
-    store_tile<Tile, false>(out, dgamma, rows);
-    store_tile<Tile, false>(out + a.partial_count * a.cols, dbeta, rows);
+    extent.vectorised = a.cols * sizeof(C) % vector_bytes == 0;
+    store_tile<Tile, false>(out, dgamma, extent);
+    store_tile<Tile, false>(out + a.partial_count * a.cols, dbeta, extent);
   }
   fill(dgamma, both(C(0)));
   fill(dbeta, both(C(0)));
@@ -159,15 +183,9 @@ struct BackwardShared {
   Kept<Tile> gamma;
   uint4* sums;
 
-  __device__ __forceinline__ explicit BackwardShared(unsigned char* dynamic_shared) {
-    uint4* next = reinterpret_cast<uint4*>(dynamic_shared);
-    const int tile =
-        Tile::elements * static_cast<int>(sizeof(C) / 4) * static_cast<int>(blockDim.x) / 4;
-    beta.own = next + threadIdx.x;
-    if (from_y) next += tile;
-    gamma.own = next + threadIdx.x;
-    if (keep_gamma) next += tile;
-    sums = next;
+  __device__ __forceinline__ explicit BackwardShared(uint4* block)
+      : beta(block), gamma(from_y ? beta.end_of_block(block) : block) {
+    sums = block + ((from_y ? 1 : 0) + (keep_gamma ? 1 : 0)) * Kept<Tile>::pieces * blockDim.x;
   }
 
   template <typename TX, typename Index>
@@ -183,25 +201,26 @@ struct BackwardShared {
     if constexpr (keep_gamma) gamma.store(in_registers);
   }
 
-  template <bool full, typename Row, typename Index>
-  __device__ __forceinline__ RowSums<C> load_row(const BackwardArguments& a, Row& here,
-                                                 std::int64_t row, Index first, Extent extent,
-                                                 bool exists,
+  /// The column sums are added up even where neither dgamma nor dbeta is wanted: a second loop
+  /// without them would double the kernels for little, memory being what limits them.
+  template <bool full, typename Row>
+  __device__ __forceinline__ RowSums<C> load_row(Row& here, const typename Row::Place& place,
+                                                 Extent extent, bool exists,
                                                  const typename Tile::Values& in_registers,
                                                  typename Tile::Values& dgamma,
                                                  typename Tile::Values& dbeta) const {
-    const auto load = [&](auto columns, const auto& own_gamma) {
-      return here.template load<full, columns.value>(a, row, first, extent, exists, own_gamma, beta,
-                                                     dgamma, dbeta);
-    };
-    if constexpr (keep_gamma) {
-      return a.partials ? load(std::true_type(), gamma) : load(std::false_type(), gamma);
-    } else {
-      return a.partials ? load(std::true_type(), in_registers)
-                        : load(std::false_type(), in_registers);
-    }
+    if constexpr (keep_gamma)
+      return here.template load<full, true>(place, extent, exists, gamma, beta, dgamma, dbeta);
+    else
+      return here.template load<full, true>(place, extent, exists, in_registers, beta, dgamma,
+                                            dbeta);
   }
 };
+
+/// Turns of the grid in which `row`, one of its first, and those that follow it exist.
+__device__ __forceinline__ int turns_of(std::int64_t row, const BackwardArguments& a) {
+  return a.turns + (row < a.rows_left ? 1 : 0);
+}
 
 /// `lanes` lanes a row. One block a multiprocessor: as few partial sums as there can be.
 template <typename TX, typename TY, int lanes, int vectors, bool from_y>
@@ -209,7 +228,7 @@ __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArgum
   // A whole warp gets as few vectors as the row needs: only the last can be incomplete.
   using T = Tile<TX, lanes, vectors, lanes == warp_lanes ? vectors - 1 : 0>;
   using C = typename T::C;
-  extern __shared__ __align__(32) unsigned char dynamic_shared[];
+  extern __shared__ uint4 dynamic_shared[];
   BackwardShared<T, from_y, !gamma_fits<T>> shared(dynamic_shared);
   const int lane = threadIdx.x % lanes, in_warp = threadIdx.x % warp_lanes / lanes;
   const int first = lane * T::vector;
@@ -220,32 +239,37 @@ __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArgum
   fill(dbeta, both(C(0)));
 
   constexpr int rows_per_warp = warp_lanes / lanes;
-  constexpr int rows_per_block = wide_threads / lanes;
-  const bool whole = a.vectorised && a.cols == T::cols;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * rows_per_block;
-  const std::int64_t block_row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block;
-  std::int64_t row = block_row + threadIdx.x / lanes;
-  int turns = static_cast<int>(divide_up(a.rows - block_row, step));
+  const std::int64_t block_row = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / lanes);
+  const std::int64_t row = block_row + threadIdx.x / lanes;
+  // The block's turns; those of the lanes' own rows; and those in which all the warp's rows exist
+  // and are whole.
+  const int turns = turns_of(block_row, a), own_turns = turns_of(row, a);
+  const int whole_turns =
+      a.vectorised && a.cols == T::cols ? turns_of(row + (rows_per_warp - 1 - in_warp), a) : 0;
+  const C factor = kept(static_cast<C>(-a.reciprocal_cols));
   BackwardRow<TX, TY, T, from_y> here;
+  BackwardPlace<TX, TY, from_y> place(a, row, first);
   const auto work = [&](auto full, Extent extent, bool exists) {
-    RowSums<C> total = shared.template load_row<full.value>(a, here, row, first, extent, exists,
-                                                            gamma, dgamma, dbeta);
-    if (!a.dx) return;
-    lanes_sum_both<lanes>(total.g, total.g_xhat);
-    here.template store_dx<full.value>(a, row, first, extent, total);
+    RowSums<C> total =
+        shared.template load_row<full.value>(here, place, extent, exists, gamma, dgamma, dbeta);
+    if (a.dx) {
+      lanes_sum_both<lanes>(total.g, total.g_xhat);
+      const C scale = here.rstd * factor;
+      here.template store_dx<full.value>(place, extent, {scale * total.g, scale * total.g_xhat});
+    }
+    place.next(a);
   };
-  for (std::int64_t partial = blockIdx.x; turns > 0;
-       turns -= rows_per_partial, partial += gridDim.x) {
-    for (int turn = min(turns, rows_per_partial); turn > 0; --turn, row += step) {
-      // A warp's lanes stay together: they look at the warp's last row, not at their own.
-      if (whole && row + (rows_per_warp - 1 - in_warp) < a.rows) {
-        work(std::true_type(), every, true);
-      } else {
-        const bool exists = row < a.rows;
-        if (lanes == warp_lanes && !exists) break;  // for the whole warp
-        work(std::false_type(),
-             Extent{exists ? every.count : 0, exists && every.complete, every.vectorised}, exists);
+  std::int64_t partial = blockIdx.x;
+  for (int turn = 0; turn < turns; partial += gridDim.x) {
+    const int end = min(turns, turn + rows_per_partial), whole_end = kept(min(end, whole_turns));
+    for (; turn < whole_end; ++turn) work(std::true_type(), every, true);
+    for (; turn < end; ++turn) {
+      const bool exists = turn < own_turns;
+      if (lanes == warp_lanes && !exists) {  // for the whole warp
+        turn = end;
+        break;
       }
+      work(std::false_type(), exists ? every : every.none(), exists);
     }
     if (!a.partials) continue;
       // Rows of one warp first: lanes `lanes` apart hold the same columns.
@@ -261,83 +285,62 @@ __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArgum
     }
     // Then by warps; lanes of further rows hold the same sums and do no harm.
     leave_partials<T>(a, shared.sums, dgamma, dbeta, partial, threadIdx.x / warp_lanes,
-                      wide_threads / warp_lanes, threadIdx.x % warp_lanes, warp_lanes, first,
-                      in_warp == 0 ? every : Extent{0, false, false});
+                      blockDim.x / warp_lanes, threadIdx.x % warp_lanes, warp_lanes, first,
+                      in_warp == 0 ? every : every.none());
   }
-}
-
-/// Adds up a row's sums over all its warps. One barrier a row: the slots of the next row are
-/// others.
-template <typename C, bool clustered>
-__device__ __forceinline__ RowSums<C> share_and_sum(const BackwardArguments& a, RowSums<C>* slots,
-                                                    RowSums<C> own, int segment, int lane,
-                                                    int barrier, int threads) {
-  lanes_sum_both<warp_lanes>(own.g, own.g_xhat);
-  if constexpr (clustered) {
-    if (segment < a.segments && lane < a.blocks_per_row) cluster_write(slots + segment, lane, own);
-    cluster_barrier();
-  } else {
-    if (lane == 0) slots[segment] = own;
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-  }
-  return sum_rows(slots, static_cast<int>(a.segments), lane);
 }
 
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename TX, typename TY, int vectors, bool from_y, bool clustered, bool whole>
-__global__ void __launch_bounds__(clustered                                   ? cluster_threads
-                                  : gamma_fits<Tile<TX, warp_lanes, vectors>> ? wide_threads
-                                                                              : stretched_threads,
-                                  1) backward_wide(BackwardArguments a) {
-  using T = Tile<TX, warp_lanes, vectors>;
+__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
+    backward_wide(BackwardArguments a) {
+  using T = WideTile<TX, vectors, clustered, whole>;
   using C = typename T::C;
-  // A group has at least few_segments slots, those beyond its segments zero, so that reading them
-  // needs no question.
-  __shared__ RowSums<C> slots[2][max_cluster_segments];
-  extern __shared__ __align__(32) unsigned char dynamic_shared[];
+  using Sums = SharedSums<C, clustered>;
+  __shared__ typename Sums::Slots slots;
+  extern __shared__ uint4 dynamic_shared[];
   const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
-  const int warps = clustered ? blockDim.x / warp_lanes : static_cast<int>(a.segments);
+  const int segments = static_cast<int>(a.segments);
+  const int warps = clustered ? blockDim.x / warp_lanes : segments;
   const int groups = clustered ? 1 : blockDim.x / (warps * warp_lanes);
   const int group = clustered ? 0 : warp / warps;
   const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
   const int segment = rank * warps + warp - group * warps;
-  const int first = segment * T::cols + lane * T::vector;  // such rows are short enough for an int
-  const Extent extent = Extent::of<T>(a.cols - segment * T::cols, lane, a.vectorised != 0);
+  const WidePlace<T, whole> own(a, segment, lane);
   // Rows that are not whole segments need more registers to find their way.
   BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(dynamic_shared);
   typename T::Values gamma, dgamma, dbeta;
-  shared.template load_parameters_of<TX>(a, gamma, first, extent);
+  shared.template load_parameters_of<TX>(a, gamma, own.first, own.extent);
   fill(dgamma, both(C(0)));
   fill(dbeta, both(C(0)));
-
-  for (int i = threadIdx.x; i < 2 * max_cluster_segments; i += blockDim.x) slots[0][i] = {0, 0};
-  if constexpr (clustered)
-    cluster_barrier();
-  else
-    __syncthreads();
-  const int group_slots = group * (warps <= few_segments ? few_segments : warps);
+  Sums::clear(slots);
+  Sums sums(slots, segments, segment, group, warps);
 
   const unsigned clusters = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
   const unsigned cluster = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
-  const unsigned step = clusters * groups;
-  int turns =
-      static_cast<int>(divide_up(a.rows - static_cast<std::int64_t>(cluster) * groups, step));
-  std::int64_t row = static_cast<std::int64_t>(cluster) * groups + group;
+  const std::int64_t block_row = static_cast<std::int64_t>(cluster) * groups;
+  const int turns = turns_of(block_row, a), own_turns = turns_of(block_row + group, a);
+  const C factor = kept(static_cast<C>(-a.reciprocal_cols));
   BackwardRow<TX, TY, T, from_y> here;
-  for (std::int64_t partial = cluster; turns > 0; turns -= rows_per_partial, partial += clusters) {
-    for (int turn = min(turns, rows_per_partial); turn > 0 && row < a.rows; --turn, row += step) {
+  BackwardPlace<TX, TY, from_y> place(a, block_row + group, own.first);
+  std::int64_t partial = cluster;
+  for (int turn = 0; turn < turns; partial += clusters) {
+    const int end = min(turns, turn + rows_per_partial), own_end = kept(min(end, own_turns));
+    for (; turn < own_end; ++turn) {
       RowSums<C> total =
-          shared.template load_row<whole>(a, here, row, first, extent, true, gamma, dgamma, dbeta);
-      if (!a.dx) continue;
-      total = share_and_sum<C, clustered>(a, &slots[turn & 1][group_slots], total, segment, lane,
-                                          1 + group, warps * warp_lanes);
-      here.template store_dx<whole>(a, row, first, extent, total);
+          shared.template load_row<whole>(here, place, own.extent, true, gamma, dgamma, dbeta);
+      if (a.dx) {
+        sums.sum(total.g, total.g_xhat, here.rstd * factor, a.blocks_per_row);
+        here.template store_dx<whole>(place, own.extent, total);
+      }
+      place.next(a);
     }
+    turn = end;
     if (a.partials) {
       leave_partials<T>(a, shared.sums, dgamma, dbeta, partial, group, groups,
-                        (warp - group * warps) * warp_lanes + lane, warps * warp_lanes, first,
-                        extent);
+                        (warp - group * warps) * warp_lanes + lane, warps * warp_lanes, own.first,
+                        own.extent);
     }
   }
   // No block may leave while another still writes to its slots.

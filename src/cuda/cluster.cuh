@@ -7,22 +7,40 @@
 
 namespace fusednorm::cuda {
 
-/// Writes `value` to the same place in the shared memory of block `rank` of the cluster, 16 or 8
-/// bytes at a time.
-template <typename T>
-__device__ __forceinline__ void cluster_write(T* place, int rank, const T& value) {
+/// The place in block `rank` of the cluster that is `place` in this block's shared memory.
+__device__ __forceinline__ std::uint32_t cluster_place(std::uint32_t place, int rank) {
+  std::uint32_t there = place;
 #if __CUDA_ARCH__ >= 900
-  static_assert(sizeof(T) % 8 == 0);
-  std::uint32_t there;
-  const auto here = static_cast<std::uint32_t>(__cvta_generic_to_shared(place));
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
-  std::uint64_t words[sizeof(T) / 8];
-  memcpy(words, &value, sizeof(T));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(place), "r"(rank));
+#endif
+  return there;
+}
+
+/// Writes `value` to the same place in the shared memory of block `rank`, at most 8 bytes at a
+/// time.
+template <typename T>
+__device__ __forceinline__ void cluster_write(std::uint32_t place, int rank, const T& value) {
+#if __CUDA_ARCH__ >= 900
+  const std::uint32_t there = cluster_place(place, rank);
+  if constexpr (sizeof(T) == 4) {
+    std::uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(there), "r"(word) : "memory");
+  } else {
+    static_assert(sizeof(T) % 8 == 0);
+    std::uint64_t words[sizeof(T) / 8];
+    memcpy(words, &value, sizeof(T));
 #pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(T) / 8); ++i) {
-    asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there + 8 * i), "l"(words[i]) : "memory");
+    for (int i = 0; i < static_cast<int>(sizeof(T) / 8); ++i) {
+      asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there + 8 * i), "l"(words[i])
+                   : "memory");
+    }
   }
 #endif
+}
+template <typename T>
+__device__ __forceinline__ void cluster_write(T* place, int rank, const T& value) {
+  cluster_write(static_cast<std::uint32_t>(__cvta_generic_to_shared(place)), rank, value);
 }
 
 /// Every thread of the cluster arrives; what was written before is seen by all after.

@@ -5,64 +5,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <cstdint>
-#include <type_traits>
-#include <utility>
-
 #include "arguments.h"
-#include "arithmetic.cuh"
-#include "geometry.h"
+#include "tile.cuh"
 
 namespace fusednorm::cuda {
-
-template <typename T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-/// The part of a row that a group of lanes holds: `vectors` vectors a lane, side by side across
-/// lanes.
-/// Of the vectors, the first `always` are complete in every row; the geometry sees to it.
-template <typename TX, int lanes_, int vectors_, int always_ = 0>
-struct Tile {
-  using C = Compute<TX>;
-  static constexpr int lanes = lanes_;
-  static constexpr int vectors = vectors_;
-  static constexpr int always = always_;
-  static constexpr int vector = vector_bytes / static_cast<int>(sizeof(TX));
-  static constexpr int elements = vectors * vector;
-  static constexpr int pairs = elements / 2;
-  static constexpr int cols = lanes * elements;
-  using Values = Pair<C>[pairs];
-
-  /// The column of pair `p` of lane 0. Lane l's lies l vectors further.
-  static __host__ __device__ constexpr int column(int p) {
-    return p / (vector / 2) * lanes * vector + p % (vector / 2) * 2;
-  }
-};
-
-/// body(std::integral_constant<int, 0>) … body(std::integral_constant<int, count - 1>): addresses
-/// become immediates.
-template <int count, typename Body, int... index>
-__device__ __forceinline__ void each_of(const Body& body, std::integer_sequence<int, index...>) {
-  (body(std::integral_constant<int, index>()), ...);
-}
-template <int count, typename Body>
-__device__ __forceinline__ void each(const Body& body) {
-  each_of<count>(body, std::make_integer_sequence<int, count>());
-}
-
-/// What of a lane's part of a tile exists and how it may be accessed. A pair whose column(p) is
-/// below `count` exists. `complete`, the same in all lanes: everything does.
-struct Extent {
-  int count;
-  bool complete;
-  bool vectorised;
-
-  template <typename Tile>
-  static __device__ __forceinline__ Extent of(std::int64_t left, int lane, bool vectorised) {
-    const int cols = left >= Tile::cols ? Tile::cols : left > 0 ? static_cast<int>(left) : 0;
-    return {cols - lane * Tile::vector, cols == Tile::cols, vectorised};
-  }
-};
 
 template <typename T>
 __device__ __forceinline__ Compute<T> to_compute(T value) {
@@ -167,104 +113,139 @@ __device__ __forceinline__ void store_vector(T* base, const Pair<C>* from) {
   }
 }
 
+/// body(k, at) for each of a lane's vectors; `at` is where vector k lies, as a pointer and a
+/// constant offset in elements.
+template <typename Tile, typename T, typename Body>
+__device__ __forceinline__ void each_vector(T* from, Extent extent, const Body& body) {
+  if constexpr (Tile::spread) {
+    const std::int64_t jump = std::int64_t{extent.pitch} * static_cast<int>(sizeof(T));
+    each<Tile::vectors>([&](auto k) {
+      body(k, from, std::integral_constant<int, 0>());
+      from = advance(from, jump);
+    });
+  } else {
+    each<Tile::vectors>(
+        [&](auto k) { body(k, from, std::integral_constant<int, k.value * Tile::pitch>()); });
+  }
+}
+
+/// part(k, at) for each vector of which something exists in the row, all(k, at, offset) where
+/// everything does, none(k) where nothing.
+template <typename Tile, typename T, typename All, typename Part, typename None>
+__device__ __forceinline__ void each_of_row(T* from, Extent extent, const All& all,
+                                            const Part& part, const None& none) {
+  each_vector<Tile>(from, extent, [&](auto k, T* at, auto offset) {
+    if constexpr (k.value < Tile::always) {
+      all(k, at, offset);
+    } else {
+      const int left = extent.left<Tile>(k.value);
+      if (left > 0) {
+        if (left >= Tile::vector)
+          all(k, at, offset);
+        else
+          part(k.value, at + offset.value, left);
+      } else {
+        none(k.value);
+      }
+    }
+  });
+}
+
+/// How a kernel reads and writes a lane's part of a row: all of it in vectors; in vectors as far as
+/// it exists; or element by element, where rows do not start on a vector's boundary.
+enum class Access { whole, vectors, elements };
+template <Access access>
+using AccessAs = std::integral_constant<Access, access>;
+
+/// body(AccessAs<…>()), for what the row allows.
+template <typename Tile, bool full, typename Body>
+__device__ __forceinline__ void with_access(Extent extent, const Body& body) {
+  if (full || (!Tile::last_only && extent.complete && extent.vectorised))
+    body(AccessAs<Access::whole>());
+  else if (extent.vectorised)
+    body(AccessAs<Access::vectors>());
+  else
+    body(AccessAs<Access::elements>());
+}
+
 /// Loads a lane's part of a tile; `from` is the lane's first column. Columns that do not exist are
 /// zero.
-template <typename Tile, bool full, typename T>
+template <typename Tile, Access access, typename T>
 __device__ __forceinline__ void load_tile(typename Tile::Values& values, const T* from,
                                           Extent extent) {
   using C = typename Tile::C;
-  constexpr int vector = Tile::vector, pitch = Tile::lanes * vector;
-  if (full || (extent.complete && extent.vectorised)) {
-    each<Tile::vectors>([&](auto k) {
-      load_vector<T, C, vector, k.value * pitch>(values + k.value * (vector / 2), from);
-    });
-    return;
-  }
-  const auto unchecked = [&](int k) {
+  constexpr int vector = Tile::vector;
+  const auto whole = [&](auto k, const T* at, auto offset) {
+    load_vector<T, C, vector, offset.value>(values + k.value * (vector / 2), at);
+  };
+  if constexpr (access == Access::whole) return each_vector<Tile>(from, extent, whole);
+  const auto one_by_one = [&](auto k, const T* at, auto offset) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      values[(k * vector + j) / 2] = {to_compute(from[k * pitch + j]),
-                                      to_compute(from[k * pitch + j + 1])};
+      values[(k.value * vector + j) / 2] = {to_compute(at[offset.value + j]),
+                                            to_compute(at[offset.value + j + 1])};
     }
   };
-  if (extent.complete) {
+  const auto part = [&](int k, const T* at, int left) {
 #pragma unroll
-    for (int k = 0; k < Tile::vectors; ++k) unchecked(k);
-    return;
-  }
-  each<Tile::vectors>([&](auto k) {
-    const bool inside = k.value < Tile::always || k.value * pitch + vector <= extent.count;
-    if (inside && extent.vectorised) {
-      load_vector<T, C, vector, k.value * pitch>(values + k.value * (vector / 2), from);
-    } else if (inside) {
-      unchecked(k.value);
-    } else {
-#pragma unroll
-      for (int j = 0; j < vector; j += 2) {
-        values[(k.value * vector + j) / 2] = {
-            k.value * pitch + j < extent.count ? to_compute(from[k.value * pitch + j]) : C(0),
-            k.value * pitch + j + 1 < extent.count ? to_compute(from[k.value * pitch + j + 1])
-                                                   : C(0)};
-      }
+    for (int j = 0; j < vector; j += 2) {
+      Pair<C>& pair = values[(k * vector + j) / 2];
+      pair = both(C(0));
+      if (j < left) pair.x = to_compute(at[j]);
+      if (j + 1 < left) pair.y = to_compute(at[j + 1]);
     }
-  });
+  };
+  const auto none = [&](int k) {
+#pragma unroll
+    for (int j = 0; j < vector; j += 2) values[(k * vector + j) / 2] = both(C(0));
+  };
+  if constexpr (access == Access::vectors)
+    each_of_row<Tile>(from, extent, whole, part, none);
+  else if constexpr (access == Access::elements)
+    each_of_row<Tile>(from, extent, one_by_one, part, none);
+}
+template <typename Tile, bool full, typename T>
+__device__ __forceinline__ void load_tile(typename Tile::Values& values, const T* from,
+                                          Extent extent) {
+  with_access<Tile, full>(
+      extent, [&](auto access) { load_tile<Tile, access.value>(values, from, extent); });
 }
 
-template <typename Tile, bool full, typename T>
+template <typename Tile, Access access, typename T>
 __device__ __forceinline__ void store_tile(T* to, const typename Tile::Values& values,
                                            Extent extent) {
   using C = typename Tile::C;
-  constexpr int vector = Tile::vector, pitch = Tile::lanes * vector;
-  if (full || (extent.complete && extent.vectorised)) {
-    each<Tile::vectors>([&](auto k) {
-      store_vector<T, C, vector, k.value * pitch>(to, values + k.value * (vector / 2));
-    });
-    return;
-  }
-  const auto unchecked = [&](int k) {
+  constexpr int vector = Tile::vector;
+  const auto whole = [&](auto k, T* at, auto offset) {
+    store_vector<T, C, vector, offset.value>(at, values + k.value * (vector / 2));
+  };
+  if constexpr (access == Access::whole) return each_vector<Tile>(to, extent, whole);
+  const auto one_by_one = [&](auto k, T* at, auto offset) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      to[k * pitch + j] = from_compute<T>(values[(k * vector + j) / 2].x);
-      to[k * pitch + j + 1] = from_compute<T>(values[(k * vector + j) / 2].y);
+      at[offset.value + j] = from_compute<T>(values[(k.value * vector + j) / 2].x);
+      at[offset.value + j + 1] = from_compute<T>(values[(k.value * vector + j) / 2].y);
     }
   };
-  if (extent.complete) {
+  const auto part = [&](int k, T* at, int left) {
 #pragma unroll
-    for (int k = 0; k < Tile::vectors; ++k) unchecked(k);
-    return;
-  }
-  each<Tile::vectors>([&](auto k) {
-    const bool inside = k.value < Tile::always || k.value * pitch + vector <= extent.count;
-    if (inside && extent.vectorised) {
-      store_vector<T, C, vector, k.value * pitch>(to, values + k.value * (vector / 2));
-    } else if (inside) {
-      unchecked(k.value);
-    } else {
-#pragma unroll
-      for (int j = 0; j < vector; j += 2) {
-        const Pair<C> pair = values[(k.value * vector + j) / 2];
-        if (k.value * pitch + j < extent.count) to[k.value * pitch + j] = from_compute<T>(pair.x);
-        if (k.value * pitch + j + 1 < extent.count)
-          to[k.value * pitch + j + 1] = from_compute<T>(pair.y);
-      }
+    for (int j = 0; j < vector; j += 2) {
+      const Pair<C> pair = values[(k * vector + j) / 2];
+      if (j < left) at[j] = from_compute<T>(pair.x);
+      if (j + 1 < left) at[j + 1] = from_compute<T>(pair.y);
     }
-  });
+  };
+  const auto none = [](int) {};
+  if constexpr (access == Access::vectors)
+    each_of_row<Tile>(to, extent, whole, part, none);
+  else if constexpr (access == Access::elements)
+    each_of_row<Tile>(to, extent, one_by_one, part, none);
 }
-
-/// Zero in the columns that do not exist. Whole vectors are passed over.
-template <typename Tile>
-__device__ __forceinline__ void clear_missing(typename Tile::Values& values, Extent extent) {
-  if (extent.complete) return;
-#pragma unroll
-  for (int k = Tile::always; k < Tile::vectors; ++k) {
-    constexpr int pitch = Tile::lanes * Tile::vector;
-    if (k * pitch + Tile::vector <= extent.count) continue;
-#pragma unroll
-    for (int p = k * Tile::vector / 2; p < (k + 1) * Tile::vector / 2; ++p) {
-      if (Tile::column(p) >= extent.count) values[p].x = 0;
-      if (Tile::column(p) + 1 >= extent.count) values[p].y = 0;
-    }
-  }
+template <typename Tile, bool full, typename T>
+__device__ __forceinline__ void store_tile(T* to, const typename Tile::Values& values,
+                                           Extent extent) {
+  with_access<Tile, full>(extent,
+                          [&](auto access) { store_tile<Tile, access.value>(to, values, extent); });
 }
 
 /// A lane's part of gamma or beta from column `first`, the lane's own. Columns that do not exist
@@ -284,30 +265,5 @@ __device__ __forceinline__ void load_parameters(typename Tile::Values& values, c
   }
   load_tile<Tile, false>(values, static_cast<const float*>(data) + first, extent);
 }
-
-/// A tile that a thread keeps in shared memory for itself alone, to save registers: no barrier is
-/// needed, and threads lie side by side, so no two meet in a bank.
-template <typename Tile>
-struct Kept {
-  using C = typename Tile::C;
-  static constexpr int bytes_per_thread = Tile::elements * static_cast<int>(sizeof(C));
-  static constexpr int pairs_per_piece = vector_bytes / static_cast<int>(2 * sizeof(C));
-  uint4* own;  ///< this thread's first 16 bytes; the next lie blockDim.x further
-
-  __device__ __forceinline__ void store(const typename Tile::Values& values) const {
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; p += pairs_per_piece) {
-      uint4 piece;
-      memcpy(&piece, &values[p], sizeof piece);
-      own[p / pairs_per_piece * blockDim.x] = piece;
-    }
-  }
-  __device__ __forceinline__ Pair<C> operator[](int p) const {
-    const uint4 piece = own[p / pairs_per_piece * blockDim.x];
-    Pair<C> pairs[pairs_per_piece];
-    memcpy(pairs, &piece, sizeof piece);
-    return pairs[p % pairs_per_piece];
-  }
-};
 
 }  // namespace fusednorm::cuda

@@ -1,11 +1,12 @@
 // LayerNorm forward kernels: a row in the registers of part of a warp, a warp, a block or a
-// cluster; and rows too long for that, read a second time.
+// cluster.
 #pragma once
 
 #include "cluster.cuh"
 #include "elements.cuh"
 #include "kernel_sizes.h"
 #include "reduce.cuh"
+#include "shared.cuh"
 
 namespace fusednorm::cuda {
 
@@ -16,15 +17,15 @@ constexpr int registers_of(int elements) {
 
 /// Sums of x - centre and of its square, over a tile whose values are that far from the centre.
 template <typename Tile, bool full>
-__device__ __forceinline__ void sum_deviations(const typename Tile::Values& values,
+__device__ __forceinline__ void sum_deviations(const typename Tile::Values& values, Extent extent,
                                                typename Tile::C* rest, typename Tile::C* square) {
   auto rests = values[0];
   auto squares = mul(values[0], values[0]);
-#pragma unroll
-  for (int p = 1; p < Tile::pairs; ++p) {
+  each_pair<Tile, full>(extent, [&](int p) {
+    if (p == 0) return;
     rests = add(rests, values[p]);
     squares = multiply_add(values[p], values[p], squares);
-  }
+  });
   *rest = sum_of(rests);
   *square = sum_of(squares);
   lanes_sum_both<Tile::lanes>(*rest, *square);
@@ -42,13 +43,12 @@ __device__ __forceinline__ Moments<typename Tile::C> tile_moments(
   using C = typename Tile::C;
   C centre = lanes_sum<Tile::lanes>(values[0].x) * reciprocal_lanes;
   const auto move = [&](C by) {
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) values[p] = add(values[p], both(-by));
-    if (!full) clear_missing<Tile>(values, extent);
+    each_pair_cleared<Tile, full>(values, extent,
+                                  [&](int p) { values[p] = add(values[p], both(-by)); });
   };
   move(centre);
   C rest, square;
-  sum_deviations<Tile, full>(values, &rest, &square);
+  sum_deviations<Tile, full>(values, extent, &rest, &square);
   C mean_rest = rest * reciprocal_count;
   C about_mean = square - rest * mean_rest;
   const bool far = rest * mean_rest > about_mean;
@@ -57,7 +57,7 @@ __device__ __forceinline__ Moments<typename Tile::C> tile_moments(
     move(moved -
          centre);  // by what the centre really moves, so that nothing is lost to its rounding
     centre = moved;
-    sum_deviations<Tile, full>(values, &rest, &square);
+    sum_deviations<Tile, full>(values, extent, &rest, &square);
     mean_rest = rest * reciprocal_count;
     about_mean = square - rest * mean_rest;
   }
@@ -73,14 +73,13 @@ __device__ __forceinline__ typename Tile::C lane_share(int cols) {
   return C(1) / static_cast<C>(cols > Tile::vector ? (cols + Tile::vector - 1) / Tile::vector : 1);
 }
 
-template <typename Tile, typename Gamma, typename Beta>
-__device__ __forceinline__ void normalize(typename Tile::Values& values, const Gamma& gamma,
-                                          const Beta& beta, typename Tile::C rstd,
-                                          typename Tile::C shift) {
-#pragma unroll
-  for (int p = 0; p < Tile::pairs; ++p) {
+template <typename Tile, bool full, typename Gamma, typename Beta>
+__device__ __forceinline__ void normalize(typename Tile::Values& values, Extent extent,
+                                          const Gamma& gamma, const Beta& beta,
+                                          typename Tile::C rstd, typename Tile::C shift) {
+  each_pair<Tile, full>(extent, [&](int p) {
     values[p] = multiply_add(multiply_add(values[p], both(rstd), both(shift)), gamma[p], beta[p]);
-  }
+  });
 }
 
 template <typename C>
@@ -99,9 +98,19 @@ inline constexpr bool parameters_fit =
 /// A parameter array staged in shared memory, as a lane sees it.
 template <typename Tile>
 struct Staged {
+  using P = Pair<typename Tile::C>;
   const typename Tile::C* first;
-  __device__ __forceinline__ Pair<typename Tile::C> operator[](int p) const {
-    return *reinterpret_cast<const Pair<typename Tile::C>*>(first + Tile::column(p));
+  __device__ __forceinline__ P operator[](int p) const {
+    constexpr int pairs_per_piece = vector_bytes / static_cast<int>(sizeof(P));
+    const int in_piece = p % pairs_per_piece;
+    const uint4 piece = *reinterpret_cast<const uint4*>(first + Tile::column(p - in_piece));
+    P pairs[pairs_per_piece];
+    memcpy(pairs, &piece, sizeof piece);
+    return pairs[in_piece];
+  }
+  __device__ __forceinline__ void load(typename Tile::Values& values) const {
+#pragma unroll
+    for (int p = 0; p < Tile::pairs; ++p) values[p] = (*this)[p];
   }
 };
 
@@ -109,9 +118,11 @@ template <typename T, typename C>
 __device__ __forceinline__ void stage_as(C* to, const T* from, int cols, bool vectorised) {
   constexpr int vector = sizeof(C) == 8 ? 2 : vector_bytes / static_cast<int>(sizeof(T));
   const int done = vectorised ? cols / vector * vector : 0;
+#pragma unroll 1
   for (int column = threadIdx.x * vector; column < done; column += narrow_threads * vector) {
     load_vector<T, C, vector, 0>(reinterpret_cast<Pair<C>*>(to + column), from + column);
   }
+#pragma unroll 8
   for (int column = done + threadIdx.x; column < cols; column += narrow_threads)
     to[column] = to_compute(from[column]);
 }
@@ -140,6 +151,7 @@ __device__ __forceinline__ void stage(Compute<TX>* to, const void* from, ParamKi
     stage_as(to, array, cols, vectorised);
   };
   if (kind == ParamKind::absent) {
+#pragma unroll 1
     for (int column = threadIdx.x; column < cols; column += narrow_threads) to[column] = otherwise;
   } else if (std::is_same_v<TX, float> || kind == ParamKind::f32) {
     stage_from(static_cast<const float*>(from));
@@ -149,22 +161,22 @@ __device__ __forceinline__ void stage(Compute<TX>* to, const void* from, ParamKi
 }
 
 template <typename TX, typename TY, typename Tile, bool full, typename Gamma, typename Beta>
-__device__ __forceinline__ void forward_narrow_row(const ForwardArguments& a, std::int64_t row,
-                                                   int lane, Extent extent, typename Tile::C eps,
+__device__ __forceinline__ void forward_narrow_row(const ForwardArguments& a, const TX* x, TY* y,
+                                                   std::int64_t row, int lane, Extent extent,
+                                                   typename Tile::C eps,
                                                    typename Tile::C reciprocal,
                                                    typename Tile::C reciprocal_lanes,
                                                    const Gamma& gamma, const Beta& beta) {
   using C = typename Tile::C;
-  const int first = lane * Tile::vector;
   typename Tile::Values values;
-  load_tile<Tile, full>(values, static_cast<const TX*>(a.x) + (row * a.x_stride + first), extent);
+  load_tile<Tile, full>(values, x, extent);
   const Moments<C> moments = tile_moments<Tile, full>(values, extent, reciprocal, reciprocal_lanes);
   const C rstd = reciprocal_root(moments.squares * reciprocal + eps);
   if (lane == 0 && (full || extent.count > 0)) {
     store_statistics(a, row, moments.centre + moments.settled().rest, rstd);
   }
-  normalize<Tile>(values, gamma, beta, rstd, -moments.rest * rstd);
-  store_tile<Tile, full>(static_cast<TY*>(a.y) + (row * a.y_stride + first), values, extent);
+  normalize<Tile, full>(values, extent, gamma, beta, rstd, -moments.rest * rstd);
+  store_tile<Tile, full>(y, values, extent);
 }
 
 /// `lanes` lanes a row. Blocks stay for many rows: gamma and beta pass through shared memory once a
@@ -178,6 +190,7 @@ __global__ void __launch_bounds__(
   using C = typename T::C;
   __shared__ alignas(16) C staged[2][T::cols];
   const int cols = static_cast<int>(a.cols);
+#pragma unroll 1
   for (int column = cols + threadIdx.x; column < T::cols; column += narrow_threads) {
     staged[0][column] = staged[1][column] = 0;
   }
@@ -189,46 +202,48 @@ __global__ void __launch_bounds__(
       shared_beta{&staged[1][lane * T::vector]};
   typename T::Values gamma, beta;
   if constexpr (parameters_fit<T>) {
-#pragma unroll
-    for (int p = 0; p < T::pairs; ++p) {
-      gamma[p] = shared_gamma[p];
-      beta[p] = shared_beta[p];
-    }
+    shared_gamma.load(gamma);
+    shared_beta.load(beta);
   }
   constexpr int rows_per_warp = warp_lanes / lanes;
   constexpr int rows_per_block = narrow_threads / lanes;
-  const C eps = static_cast<C>(a.eps), reciprocal = static_cast<C>(a.reciprocal_cols),
+  const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols)),
           reciprocal_lanes = lane_share<T>(cols);
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * rows_per_block;
   std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / lanes;
+  const TX* x = kept(static_cast<const TX*>(a.x) + (row * a.x_stride + lane * T::vector));
+  TY* y = kept(static_cast<TY*>(a.y) + (row * a.y_stride + lane * T::vector));
   // A warp's lanes stay together: they look at the warp's first and last row, not at their own.
   const int in_warp = threadIdx.x % warp_lanes / lanes;
   const auto work = [&](auto full, Extent extent) {
     if constexpr (parameters_fit<T>) {
-      forward_narrow_row<TX, TY, T, full.value>(a, row, lane, extent, eps, reciprocal,
+      forward_narrow_row<TX, TY, T, full.value>(a, x, y, row, lane, extent, eps, reciprocal,
                                                 reciprocal_lanes, gamma, beta);
     } else {
-      forward_narrow_row<TX, TY, T, full.value>(a, row, lane, extent, eps, reciprocal,
+      forward_narrow_row<TX, TY, T, full.value>(a, x, y, row, lane, extent, eps, reciprocal,
                                                 reciprocal_lanes, shared_gamma, shared_beta);
     }
+    x = kept(advance(x, a.x_step));
+    y = kept(advance(y, a.y_step));
+    row += a.row_step;
   };
   if (a.vectorised && cols == T::cols) {
-    for (; row + (rows_per_warp - 1 - in_warp) < a.rows; row += step)
-      work(std::true_type(), Extent{});
+    while (row + (rows_per_warp - 1 - in_warp) < a.rows) work(std::true_type(), Extent{});
   }
-  for (; row - in_warp < a.rows; row += step) {
-    work(std::false_type(), Extent::of<T>(row < a.rows ? cols : 0, lane, a.vectorised != 0));
+  if (row - in_warp >= a.rows) return;
+  const Extent every = Extent::of<T>(cols, lane, a.vectorised != 0);
+  while (row - in_warp < a.rows) {
+    work(std::false_type(), lanes == warp_lanes || row < a.rows ? every : every.none());
   }
 }
 
 /// Shares one warp's moments with every warp of the row and merges them. One barrier a row: the
 /// slots of the next row are others.
-template <typename C, bool clustered>
+template <typename C, bool clustered, typename Cols>
 __device__ __forceinline__ RowStatistics<C> share_and_merge(const ForwardArguments& a,
                                                             Moments<C>* slots,
                                                             const Moments<C>& own, int segment,
-                                                            int segment_cols, int last_cols,
-                                                            int lane) {
+                                                            const Cols& cols_of, C reciprocal_cols,
+                                                            C eps, int lane) {
   if constexpr (clustered) {
     if (segment < a.segments && lane < a.blocks_per_row)
       cluster_write(slots + segment, lane, own.settled());
@@ -237,176 +252,78 @@ __device__ __forceinline__ RowStatistics<C> share_and_merge(const ForwardArgumen
     if (segment < a.segments && lane == 0) slots[segment] = own.settled();
     __syncthreads();
   }
-  return merge_moments(slots, static_cast<int>(a.segments), segment_cols, last_cols,
-                       static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
+  return merge_moments(slots, static_cast<int>(a.segments), cols_of, reciprocal_cols, eps, lane);
+}
+
+/// How many columns each warp of a row has.
+template <typename Tile, bool whole>
+__device__ __forceinline__ auto cols_of_segments(const ForwardArguments& a, Extent extent) {
+  if constexpr (whole) {
+    return [](int) { return Tile::cols; };
+  } else {
+    const int cols = static_cast<int>(a.cols);
+    if (extent.pitch == Tile::pitch) return SegmentCols<int>{0, Tile::cols, cols};
+    constexpr int before_last = Tile::vectors - 1;
+    return SegmentCols<int>{before_last * Tile::pitch, Tile::pitch,
+                            cols - before_last * extent.pitch};
+  }
 }
 
 /// A block, or a cluster of blocks, a row; a segment a warp. `whole`: aligned rows of whole
 /// segments. Other rows need more registers to find their way, so there beta waits in (dynamic)
-/// shared memory.
+/// shared memory; they are spread over all warps, so that only the last vector asks what exists.
 template <typename TX, typename TY, int vectors, bool clustered, bool whole>
 __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
     forward_wide(ForwardArguments a) {
-  using T = Tile<TX, warp_lanes, vectors>;
+  using T = WideTile<TX, vectors, clustered, whole>;
   using C = typename T::C;
   __shared__ Moments<C> slots[2][clustered ? max_cluster_segments : max_block_segments];
   const int lane = threadIdx.x % warp_lanes;
   const int warps = blockDim.x / warp_lanes;
   const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
   const int segment = rank * warps + threadIdx.x / warp_lanes;
-  const int first = segment * T::cols + lane * T::vector;  // such rows are short enough for an int
-  const Extent extent = Extent::of<T>(a.cols - segment * T::cols, lane, a.vectorised != 0);
-  const int own_cols = extent.count + lane * T::vector;
-  const C reciprocal = C(1) / static_cast<C>(own_cols > 0 ? own_cols : 1);
-  const C reciprocal_lanes = lane_share<T>(own_cols);
-  const int last_cols = static_cast<int>(a.cols - (a.segments - 1) * T::cols);
+  const WidePlace<T, whole> own_place(a, segment, lane);
+  const Extent extent = own_place.extent;
+  const auto cols_of = cols_of_segments<T, whole>(a, extent);
+  // A warp without columns may have any.
+  const C reciprocal_count = C(1) / static_cast<C>(cols_of(segment) > 0 ? cols_of(segment) : 1);
+  constexpr C reciprocal_lanes = C(1) / warp_lanes;
   // Where registers do not suffice: beta, then gamma.
-  extern __shared__ __align__(32) unsigned char dynamic_shared[];
+  extern __shared__ uint4 dynamic_shared[];
   constexpr bool keep_gamma = !parameters_fit<T>, keep_beta = !whole || keep_gamma;
-  const Kept<T> kept_beta{reinterpret_cast<uint4*>(dynamic_shared) + threadIdx.x};
-  const Kept<T> kept_gamma{kept_beta.own + T::elements * sizeof(C) / sizeof(uint4) * blockDim.x};
-  const Extent parameters{extent.count, extent.complete, a.params_vectorised != 0};
+  const Kept<T> kept_beta(dynamic_shared), kept_gamma(kept_beta.end_of_block(dynamic_shared));
+  Extent parameters = extent;
+  parameters.vectorised = a.params_vectorised != 0;
   typename T::Values gamma, beta, values;
-  load_parameters<T, TX>(beta, a.beta, a.beta_kind, first, parameters, C(0));
+  load_parameters<T, TX>(beta, a.beta, a.beta_kind, own_place.first, parameters, C(0));
   if constexpr (keep_beta) kept_beta.store(beta);
-  load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, first, parameters, C(1));
+  load_parameters<T, TX>(gamma, a.gamma, a.gamma_kind, own_place.first, parameters, C(1));
   if constexpr (keep_gamma) kept_gamma.store(gamma);
-  const unsigned step = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
-  int parity = 0;
-  for (std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x; row < a.rows;
-       row += step, parity ^= 1) {
-    load_tile<T, whole>(values, static_cast<const TX*>(a.x) + (row * a.x_stride + first), extent);
-    const Moments<C> own = tile_moments<T, whole>(values, extent, reciprocal, reciprocal_lanes);
-    const RowStatistics<C> statistics =
-        share_and_merge<C, clustered>(a, slots[parity], own, segment, T::cols, last_cols, lane);
+  const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),
+          eps = kept(static_cast<C>(a.eps));
+  std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
+  const TX* x = static_cast<const TX*>(a.x) + (row * a.x_stride + own_place.first);
+  TY* y = static_cast<TY*>(a.y) + (row * a.y_stride + own_place.first);
+  for (int parity = 0; row < a.rows; row += a.row_step, parity ^= 1) {
+    load_tile<T, whole>(values, x, extent);
+    const Moments<C> own =
+        tile_moments<T, whole>(values, extent, reciprocal_count, reciprocal_lanes);
+    const RowStatistics<C> statistics = share_and_merge<C, clustered>(
+        a, slots[parity], own, segment, cols_of, reciprocal_cols, eps, lane);
     if (segment == 0 && lane == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
     const C shift = statistics.shift(own.centre);
     if constexpr (keep_gamma)
-      normalize<T>(values, kept_gamma, kept_beta, statistics.rstd, shift);
+      normalize<T, whole>(values, extent, kept_gamma, kept_beta, statistics.rstd, shift);
     else if constexpr (keep_beta)
-      normalize<T>(values, gamma, kept_beta, statistics.rstd, shift);
+      normalize<T, whole>(values, extent, gamma, kept_beta, statistics.rstd, shift);
     else
-      normalize<T>(values, gamma, beta, statistics.rstd, shift);
-    store_tile<T, whole>(static_cast<TY*>(a.y) + (row * a.y_stride + first), values, extent);
+      normalize<T, whole>(values, extent, gamma, beta, statistics.rstd, shift);
+    store_tile<T, whole>(y, values, extent);
+    x = kept(advance(x, a.x_step));
+    y = kept(advance(y, a.y_step));
   }
   // No block may leave while another still writes to its slots.
   if constexpr (clustered) cluster_barrier();
-}
-
-/// One segment of a row that is not kept: its moments, or its normalised values.
-template <typename TX, typename TY, typename Tile>
-struct Segment {
-  using C = typename Tile::C;
-  const ForwardArguments& a;
-  int lane;
-
-  __device__ __forceinline__ std::int64_t first(std::int64_t segment) const {
-    return segment * Tile::cols + lane * Tile::vector;
-  }
-  __device__ __forceinline__ Extent extent(std::int64_t segment) const {
-    return Extent::of<Tile>(a.cols - segment * Tile::cols, lane, a.vectorised != 0);
-  }
-
-  __device__ __forceinline__ Moments<C> load(typename Tile::Values& values, std::int64_t row,
-                                             std::int64_t segment) const {
-    const Extent here = extent(segment);
-    const int cols = here.count + lane * Tile::vector;
-    const TX* x = static_cast<const TX*>(a.x) + (row * a.x_stride + first(segment));
-    load_tile<Tile, false>(values, x, here);
-    return tile_moments<Tile, false>(values, here, C(1) / static_cast<C>(cols),
-                                     lane_share<Tile>(cols));
-  }
-
-  __device__ __forceinline__ void finish(std::int64_t row, std::int64_t segment,
-                                         const RowStatistics<C>& statistics) const {
-    typename Tile::Values values, gamma, beta;
-    const Moments<C> own = load(values, row, segment);
-    const Extent here = extent(segment);
-    const Extent parameters{here.count, here.complete, a.params_vectorised != 0};
-    load_parameters<Tile, TX>(gamma, a.gamma, a.gamma_kind, first(segment), parameters, C(1));
-    load_parameters<Tile, TX>(beta, a.beta, a.beta_kind, first(segment), parameters, C(0));
-    normalize<Tile>(values, gamma, beta, statistics.rstd, statistics.shift(own.centre));
-    store_tile<Tile, false>(static_cast<TY*>(a.y) + (row * a.y_stride + first(segment)), values,
-                            here);
-  }
-};
-
-/// A block a row, its segments' moments in shared memory, the row read again from L2.
-template <typename TX, typename TY, int vectors>
-__global__ void __launch_bounds__(wide_threads, 1) forward_reread(ForwardArguments a) {
-  using T = Tile<TX, warp_lanes, vectors>;
-  using C = typename T::C;
-  extern __shared__ __align__(32) unsigned char dynamic_shared[];
-  Moments<C>* slots = reinterpret_cast<Moments<C>*>(dynamic_shared);
-  const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes,
-            warps = blockDim.x / warp_lanes;
-  const Segment<TX, TY, T> work{a, lane};
-  for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-    for (std::int64_t s = warp; s < a.segments; s += warps) {
-      typename T::Values values;
-      const Moments<C> own = work.load(values, row, s);
-      if (lane == 0) slots[s] = own.settled();
-    }
-    __syncthreads();
-    const RowStatistics<C> statistics =
-        merge_moments(slots, static_cast<int>(a.segments), T::cols,
-                      static_cast<int>(a.cols - (a.segments - 1) * T::cols),
-                      static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
-    if (threadIdx.x == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
-    for (std::int64_t s = warp; s < a.segments; s += warps) work.finish(row, s, statistics);
-    __syncthreads();  // before the next row's moments take the slots
-  }
-}
-
-/// A split row, first launch: moments of every segment, a warp each. A warp's work item is (row,
-/// segment).
-template <typename TX, typename TY, int vectors>
-__global__ void __launch_bounds__(wide_threads, 1) forward_split_moments(ForwardArguments a) {
-  using T = Tile<TX, warp_lanes, vectors>;
-  using C = typename T::C;
-  const int lane = threadIdx.x % warp_lanes;
-  const std::int64_t items = a.rows * a.segments;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (blockDim.x / warp_lanes);
-  std::int64_t item =
-      static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / warp_lanes) + threadIdx.x / warp_lanes;
-  const Segment<TX, TY, T> work{a, lane};
-  for (; item < items; item += step) {
-    typename T::Values values;
-    const Moments<C> own = work.load(values, item / a.segments, item % a.segments);
-    if (lane == 0) static_cast<Moments<C>*>(a.moments)[item] = own.settled();
-  }
-}
-
-/// A split row, second launch: blocks_per_row blocks share a row; one warp of each merges, all
-/// normalise.
-template <typename TX, typename TY, int vectors>
-__global__ void __launch_bounds__(wide_threads, 1) forward_split_finish(ForwardArguments a) {
-  using T = Tile<TX, warp_lanes, vectors>;
-  using C = typename T::C;
-  __shared__ RowStatistics<C> merged;
-  const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes,
-            warps = blockDim.x / warp_lanes;
-  const std::int64_t part = blockIdx.x % a.blocks_per_row;
-  const Segment<TX, TY, T> work{a, lane};
-  for (std::int64_t row = blockIdx.x / a.blocks_per_row; row < a.rows;
-       row += gridDim.x / a.blocks_per_row) {
-    if (warp == 0) {
-      const auto statistics =
-          merge_moments(static_cast<const Moments<C>*>(a.moments) + row * a.segments,
-                        static_cast<int>(a.segments), T::cols,
-                        static_cast<int>(a.cols - (a.segments - 1) * T::cols),
-                        static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
-      if (lane == 0) {
-        merged = statistics;
-        if (part == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
-      }
-    }
-    __syncthreads();
-    for (std::int64_t s = part * warps + warp; s < a.segments; s += a.blocks_per_row * warps) {
-      work.finish(row, s, merged);
-    }
-    __syncthreads();  // before the next row's statistics replace these
-  }
 }
 
 }  // namespace fusednorm::cuda

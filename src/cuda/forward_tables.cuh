@@ -1,7 +1,7 @@
 // The forward kernels of one x dtype.
 #pragma once
 
-#include "forward.cuh"
+#include "forward_long.cuh"
 #include "tables.cuh"
 
 namespace fusednorm::cuda {

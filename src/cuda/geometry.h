@@ -23,9 +23,10 @@ inline constexpr int vector_bytes = 16;
 inline constexpr int forward_lane_registers = 32;
 inline constexpr int backward_lane_registers = 16;
 
-/// A lane may hold a quarter more, with its part of gamma in shared memory, where that saves a
-/// second or third warp: 1025 columns on two warps would cost twice what 1024 cost on one.
-inline constexpr int most_stretched_warps = 2;
+/// A lane may hold a quarter more, with its part of gamma (forward: and beta) in shared memory,
+/// where that saves a warp that would have little to do: 1025 columns on three warps would cost
+/// half as much again as 1024 on two. A block keeps at most this many bytes so.
+inline constexpr int most_kept_bytes = 40 << 10;
 
 /// Narrow rows: a lane takes at least this many registers' worth, so that shuffles do not outweigh
 /// the work.
@@ -56,6 +57,21 @@ FUSEDNORM_HOST_DEVICE constexpr int longest_lane(int element, int lane_registers
   return (widest + widest / 4) / vector * vector;
 }
 
+/// Whether `warps` warps should take a row that is longer than they usually hold: a row of one warp
+/// that fits, and others where at most half of the lanes, or all, get a vector more.
+FUSEDNORM_HOST_DEVICE constexpr bool stretches(std::int64_t cols, std::int64_t warps, int element,
+                                               int lane_registers) {
+  const int vector = vector_bytes / element, widest = widest_lane(element, lane_registers);
+  const int longest = longest_lane(element, lane_registers);
+  if (warps < 1 || longest == widest) return false;
+  if (warps == 1) return cols <= std::int64_t{warp_lanes} * longest;
+  const std::int64_t over = cols - warps * warp_lanes * widest, layer = warps * warp_lanes * vector;
+  const int arrays = lane_registers == forward_lane_registers ? 2 : 1;
+  const int compute_bytes = element == 8 ? 8 : 4;
+  return (over <= layer / 2 || over == layer) &&
+         warps * warp_lanes * (widest + vector) * compute_bytes * arrays <= most_kept_bytes;
+}
+
 /// `element` is the size of an element of x in bytes; `lane_registers` is one of the two figures
 /// above.
 FUSEDNORM_HOST_DEVICE constexpr Geometry geometry_of(std::int64_t cols, int element,
@@ -70,14 +86,14 @@ FUSEDNORM_HOST_DEVICE constexpr Geometry geometry_of(std::int64_t cols, int elem
   // As few warps as can hold the row, then as few vectors as those warps need.
   std::int64_t warps =
       cols == 0 ? 1 : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * widest);
-  const int longest = longest_lane(element, lane_registers);
-  const std::int64_t stretched = divide_up(cols, static_cast<std::int64_t>(warp_lanes) * longest);
-  if (stretch && stretched <= most_stretched_warps && stretched > 0) warps = stretched;
+  const bool stretched = stretch && stretches(cols, warps - 1, element, lane_registers);
+  if (stretched) --warps;
   const std::int64_t needed = divide_up(cols, warps * warp_lanes * vector);
   const int least = narrow / vector;
   const int vectors = needed < least ? least : static_cast<int>(needed);
-  return {warp_lanes, vectors, vector,
-          divide_up(cols, static_cast<std::int64_t>(warp_lanes) * vectors * vector)};
+  const std::int64_t segments =
+      stretched ? warps : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * vectors * vector);
+  return {warp_lanes, vectors, vector, segments};
 }
 
 }  // namespace fusednorm::cuda

@@ -7,8 +7,6 @@ namespace fusednorm::cuda {
 inline constexpr int narrow_threads = 128;
 /// Most threads of a block that works on one row: 512 leave each 128 of 64 K registers.
 inline constexpr int wide_threads = 512;
-/// Of a backward block whose lanes hold a quarter more than usual: 384 leave each 168.
-inline constexpr int stretched_threads = 384;
 /// A block of a cluster has fewer: addressing other blocks' memory takes registers, and two such
 /// blocks fit a multiprocessor, so that one works while the other waits.
 inline constexpr int cluster_threads = 256;
@@ -18,6 +16,8 @@ inline constexpr int max_cluster_blocks = 8;
 inline constexpr int max_cluster_segments = max_cluster_blocks * cluster_threads / 32;
 /// Segments of a row that a block can hold.
 inline constexpr int max_block_segments = wide_threads / 32;
+/// Static shared memory of a kernel that has dynamic shared memory as well: at most this.
+inline constexpr int most_static_bytes = 2 << 10;
 
 /// Rows that a thread of a backward kernel adds up in one go. Longer sums are left as further
 /// partials, so that the error of dgamma does not grow with rows.
@@ -31,6 +31,8 @@ inline constexpr int strip_segments = 4 * strip_warps;
 
 inline constexpr int column_threads = 256;
 inline constexpr int column_warps = column_threads / 32;
+/// Partial sums that a warp of the column kernel adds up, if it need not be more.
+inline constexpr int partials_per_warp = 16;
 
 /// Blocks of narrow_threads that fit a multiprocessor's 64 K registers when a thread needs three
 /// tiles of `tile_registers`, and 40 for everything else, up to 128 in all.

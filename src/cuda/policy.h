@@ -67,19 +67,22 @@ inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, con
 
 /// Groups of `segments` warps in a backward block: as many as fit, but no more than it takes to
 /// give every multiprocessor a block.
-inline int row_groups(std::int64_t rows, std::int64_t segments, bool stretched,
-                      const Device& device) {
-  const auto fit = static_cast<std::int64_t>((stretched ? stretched_threads : wide_threads) /
-                                             warp_lanes / segments);
-  return static_cast<int>(
-      std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1, fit));
+inline int row_groups(std::int64_t rows, std::int64_t segments, const Device& device) {
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1,
+                                                   max_block_segments / segments));
+}
+
+/// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
+inline bool fits(std::size_t bytes, const Device& device) {
+  return static_cast<std::int64_t>(bytes) + most_static_bytes <= device.shared_bytes_per_block;
 }
 
 /// A long row is re-read by one block while rows fill half the device; with fewer, many blocks
 /// split it.
 inline bool splits(std::int64_t rows, std::int64_t segments, std::int64_t slot_bytes,
                    const Device& device) {
-  return rows * 2 < device.multiprocessors || segments * slot_bytes > device.shared_bytes_per_block;
+  return rows * 2 < device.multiprocessors ||
+         !fits(static_cast<std::size_t>(segments * slot_bytes), device);
 }
 
 inline Launch forward(const ForwardProblem& p, const Device& device) {
@@ -99,8 +102,11 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
         std::min(divide_up(p.rows, narrow_threads / g.lanes), many * narrow_blocks(tile_registers));
     return launch;
   }
-  if (const int cluster = blocks_per_row(p.rows, g.segments, device); cluster > 0) {
-    const auto warps = static_cast<int>(divide_up(g.segments, cluster));
+  const int cluster = blocks_per_row(p.rows, g.segments, device);
+  const auto warps = static_cast<int>(divide_up(g.segments, std::max(1, cluster)));
+  // Whether rows are aligned is not known before run(): room for the worse case.
+  const std::size_t wide_shared = forward_wide_shared(p, warps * warp_lanes, false);
+  if (cluster > 0 && fits(wide_shared, device)) {
     launch.kernel = cluster > 1 ? Kernel::cluster : Kernel::block;
     launch.threads_per_block = warps * warp_lanes;
     launch.blocks_per_row = cluster;
@@ -109,8 +115,7 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
         1,
         many * resident_blocks(cluster > 1 ? cluster_threads : launch.threads_per_block) / cluster);
     launch.blocks = std::min(p.rows, fit) * cluster;
-    // Whether rows are aligned is not known before run(): room for the worse case.
-    launch.shared_bytes = forward_wide_shared(p, launch.threads_per_block, false);
+    launch.shared_bytes = wide_shared;
     return launch;
   }
   const int slot_bytes = 4 * static_cast<int>(size_of(compute_dtype(p.x_dtype)));
@@ -145,29 +150,30 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
   const int cluster = backward_blocks_per_row(p.rows, g.segments, device);
+  const auto row_threads = static_cast<int>(g.segments) * warp_lanes;
+  // Whether rows are aligned is not known before run(): the worse case must fit.
+  const auto shared_of = [&](int groups) {
+    return backward_shared(p, groups * row_threads, groups, false);
+  };
   if (g.segments == 1) {
+    int threads = wide_threads;
+    const auto shared = [&] { return backward_shared(p, threads, threads / warp_lanes, false); };
+    while (!fits(shared(), device)) threads /= 2;
     launch.kernel = Kernel::warp;
-    launch.threads_per_block = wide_threads;
-    rows_per_turn = wide_threads / g.lanes;
+    launch.threads_per_block = threads;
+    rows_per_turn = threads / g.lanes;
     launch.blocks = writers = std::min(divide_up(p.rows, rows_per_turn), many);
-    launch.shared_bytes = backward_shared(p, wide_threads, wide_threads / warp_lanes, false);
-  } else if (cluster == 1) {
-    const auto row_threads = static_cast<int>(g.segments) * warp_lanes;
-    const bool stretched = tile_bytes_of(g, p.x_dtype) > 4 * backward_lane_registers;
-    int groups = row_groups(p.rows, g.segments, stretched, device);
-    // Whether rows are aligned is not known before run(): the worse case must fit.
-    while (groups > 1 &&
-           static_cast<std::int64_t>(backward_shared(p, groups * row_threads, groups, false)) >
-               device.shared_bytes_per_block) {
-      --groups;
-    }
+    launch.shared_bytes = shared();
+  } else if (cluster == 1 && fits(shared_of(1), device)) {
+    int groups = row_groups(p.rows, g.segments, device);
+    while (!fits(shared_of(groups), device)) --groups;
     rows_per_turn = groups;
     launch.kernel = Kernel::block;
     launch.threads_per_block = groups * row_threads;
     launch.lanes_per_row = row_threads;
     launch.blocks = writers = std::min(divide_up(p.rows, rows_per_turn),
                                        many * resident_blocks(launch.threads_per_block));
-    launch.shared_bytes = backward_shared(p, launch.threads_per_block, groups, false);
+    launch.shared_bytes = shared_of(groups);
   } else if (cluster > 1) {
     launch.kernel = Kernel::cluster;
     launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;

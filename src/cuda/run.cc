@@ -25,6 +25,10 @@ bool aligned_rows(const void* data, std::int64_t stride, DType dtype) {
           stride * static_cast<std::int64_t>(size_of(dtype)) % vector_bytes == 0);
 }
 
+std::int64_t bytes_of(DType dtype) {
+  return static_cast<std::int64_t>(size_of(dtype));
+}
+
 bool aligned_vectors(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0;
 }
@@ -59,11 +63,15 @@ Status clear_gradients(const BackwardProblem& p, const BackwardBuffers& buffers,
 
 Status launch_columns(const BackwardPlan& plan, ColumnArguments arguments, Stream stream) {
   const BackwardProblem& p = plan.problem;
-  const std::int64_t blocks = std::min<std::int64_t>(divide_up(p.cols, warp_lanes),
-                                                     4 * std::int64_t{plan.device.multiprocessors});
+  // A warp for every 16 partials: with fewer each, adding up the warps would cost more than it
+  // saves.
+  const auto warps = static_cast<int>(
+      std::clamp<std::int64_t>(divide_up(plan.partials, partials_per_warp), 1, column_warps));
+  const std::int64_t fit = 4 * std::int64_t{plan.device.multiprocessors} * (column_warps / warps);
   void* pointers[] = {&arguments};
   return launch("backward_columns", columns_kernel(p.param_dtype, compute_dtype(p.x_dtype)),
-                {blocks, column_threads, 1, 0}, pointers, stream);
+                {std::min(divide_up(p.cols, warp_lanes), fit), warps * warp_lanes, 1, 0}, pointers,
+                stream);
 }
 
 Status launch_strips(const BackwardPlan& plan, const BackwardFinder& kernels,
@@ -146,6 +154,10 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
   arguments.cols = p.cols;
   arguments.x_stride = resolved_stride(p.x_row_stride, p.cols);
   arguments.y_stride = resolved_stride(p.y_row_stride, p.cols);
+  arguments.row_step = l.kernel == Kernel::warp ? l.blocks * (l.threads_per_block / l.lanes_per_row)
+                                                : l.blocks / std::max(1, l.blocks_per_row);
+  arguments.x_step = arguments.row_step * arguments.x_stride * bytes_of(p.x_dtype);
+  arguments.y_step = arguments.row_step * arguments.y_stride * bytes_of(p.y_dtype);
   arguments.segments = g.segments;
   arguments.eps = p.eps;
   arguments.reciprocal_cols = 1.0 / static_cast<double>(p.cols);
@@ -221,6 +233,17 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
   arguments.dy_stride = resolved_stride(p.dy_row_stride, p.cols);
   arguments.source_stride = resolved_stride(p.source_row_stride, p.cols);
   arguments.dx_stride = resolved_stride(p.dx_row_stride, p.cols);
+  // Groups of a block take a row each; a cluster takes one.
+  arguments.row_step = l.kernel == Kernel::cluster
+                           ? l.blocks / l.blocks_per_row
+                           : l.blocks * (l.threads_per_block / l.lanes_per_row);
+  arguments.turns = static_cast<int>(p.rows / arguments.row_step);
+  arguments.rows_left = p.rows % arguments.row_step;
+  arguments.dy_step = arguments.row_step * arguments.dy_stride * bytes_of(p.y_dtype);
+  arguments.source_step =
+      arguments.row_step * arguments.source_stride * bytes_of(from_y ? p.y_dtype : p.x_dtype);
+  arguments.dx_step = arguments.row_step * arguments.dx_stride * bytes_of(p.x_dtype);
+  arguments.statistics_step = arguments.row_step * bytes_of(compute_dtype(p.x_dtype));
   arguments.segments = g.segments;
   arguments.reciprocal_cols = 1.0 / static_cast<double>(p.cols);
   arguments.gamma_kind = kind_of(p.has_gamma, p.param_dtype);

@@ -12,7 +12,7 @@ template <typename TX, typename TY, int vectors, bool from_y>
 __global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(BackwardArguments a) {
   using T = Tile<TX, warp_lanes, vectors>;
   using C = typename T::C;
-  extern __shared__ __align__(32) unsigned char dynamic_shared[];
+  extern __shared__ uint4 dynamic_shared[];
   const BackwardShared<T, from_y, false> shared(dynamic_shared);
   const int lane = threadIdx.x % warp_lanes;
   const std::int64_t strips = divide_up(a.segments, strip_warps);
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(Backward
     const std::int64_t end = begin + rows_per_partial < a.rows ? begin + rows_per_partial : a.rows;
     for (std::int64_t row = begin; row < end; ++row) {
       BackwardRow<TX, TY, T, from_y> here;
-      RowSums<C> total = here.template load<false, true>(a, row, first, extent, true, gamma,
+      RowSums<C> total = here.template load<false, true>({a, row, first}, extent, true, gamma,
                                                          shared.beta, dgamma, dbeta);
       lanes_sum_both<warp_lanes>(total.g, total.g_xhat);
       if (lane == 0) static_cast<RowSums<C>*>(a.row_sums)[row * a.segments + segment] = total;
@@ -51,11 +51,12 @@ __global__ void __launch_bounds__(strip_threads, 1)
   using C = typename T::C;
   static_assert(strip_threads == column_threads);
   if (blockIdx.x < column_blocks) return sum_columns<TP, C>(columns, blockIdx.x, column_blocks);
-  extern __shared__ __align__(32) unsigned char dynamic_shared[];
+  extern __shared__ uint4 dynamic_shared[];
   __shared__ RowSums<C> merged;
   const BackwardShared<T, from_y, false> shared(dynamic_shared);
   const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
   const std::int64_t parts = divide_up(a.segments, strip_segments);
+  const C factor = static_cast<C>(-a.reciprocal_cols);
   for (std::int64_t item = blockIdx.x - column_blocks; item < a.rows * parts;
        item += gridDim.x - column_blocks) {
     const std::int64_t row = item / parts;
@@ -72,9 +73,10 @@ __global__ void __launch_bounds__(strip_threads, 1)
       typename T::Values gamma, unused;
       shared.template load_parameters_of<TX>(a, gamma, first, extent);
       BackwardRow<TX, TY, T, from_y> here;
-      here.template load<false, false>(a, row, first, extent, true, gamma, shared.beta, unused,
-                                       unused);
-      here.template store_dx<false>(a, row, first, extent, merged);
+      const BackwardPlace<TX, TY, from_y> place(a, row, first);
+      here.template load<false, false>(place, extent, true, gamma, shared.beta, unused, unused);
+      const C scale = here.rstd * factor;
+      here.template store_dx<false>(place, extent, {scale * merged.g, scale * merged.g_xhat});
     }
     __syncthreads();  // before the next row's sums replace these
   }

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "fusednorm/cuda.h"
+#include "kernel_sizes.h"
+#include "layout.h"
 
 namespace fusednorm::cuda {
 namespace {
@@ -15,7 +17,15 @@ TEST(Geometry, EveryWidthIsCoveredWithoutAnEmptySegment) {
       for (std::int64_t cols = 1; cols < 70000; cols += cols < 3000 ? 1 : 97) {
         const Geometry g = geometry_of(cols, element, registers);
         EXPECT_GE(g.segments * g.segment_cols(), cols);
-        EXPECT_LT((g.segments - 1) * g.segment_cols(), cols);
+        // What wide kernels rely on: however a row is spread over its warps, every lane's vectors
+        // but the last are complete.
+        if (g.segments > 1) {
+          EXPECT_GT(cols, (g.vectors - 1) * g.segments * warp_lanes * g.vector_elements) << cols;
+        }
+        // What kernels for long rows rely on: no segment is empty.
+        if (g.segments > max_block_segments) {
+          EXPECT_LT((g.segments - 1) * g.segment_cols(), cols) << cols;
+        }
         EXPECT_LE(g.vectors * g.vector_elements, longest_lane(element, registers));
         if (g.lanes < warp_lanes) {
           EXPECT_EQ(g.segments, 1);
@@ -64,6 +74,44 @@ TEST(Policy, GiantProblemsPlanWithinTheLimitsOfALaunch) {
                 0.012 * 4.0 * static_cast<double>(rows) * static_cast<double>(cols) + 32e6 +
                     300.0 * static_cast<double>(cols))
           << explain(*back);
+    }
+  }
+}
+
+TEST(Policy, EveryWidthFitsTheSharedMemoryOfEveryArchitecture) {
+  for (const auto& [capability, shared] :
+       {std::pair<int, int>{75, 64 << 10}, {80, 163 << 10}, {86, 99 << 10}, {90, 227 << 10}}) {
+    Device device;
+    device.compute_capability = capability;
+    device.shared_bytes_per_block = shared;
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+      for (std::int64_t cols = 1; cols < 70000; cols += cols < 1300 ? 1 : 61) {
+        ForwardProblem forward;
+        forward.rows = 4000;
+        forward.cols = cols;
+        forward.x_dtype = forward.y_dtype = forward.param_dtype = dtype;
+        const auto plan = cuda::plan(forward, device);
+        ASSERT_TRUE(plan.ok()) << plan.status().message();
+        EXPECT_LE(plan->launch.shared_bytes + most_static_bytes, static_cast<std::size_t>(shared))
+            << explain(*plan);
+        for (const Source source : {Source::x, Source::y}) {
+          BackwardProblem backward;
+          backward.rows = 4000;
+          backward.cols = cols;
+          backward.source = source;
+          backward.x_dtype = backward.y_dtype = backward.param_dtype = dtype;
+          const auto back = cuda::plan(backward, device);
+          ASSERT_TRUE(back.ok()) << back.status().message();
+          EXPECT_LE(back->launch.shared_bytes + most_static_bytes, static_cast<std::size_t>(shared))
+              << explain(*back);
+          // A row of whole segments asks for no more than a ragged one.
+          if (back->launch.kernel == Kernel::block) {
+            const Geometry g = backward_geometry(backward);
+            EXPECT_LE(back->launch.threads_per_block, wide_threads) << explain(*back);
+            EXPECT_EQ(back->launch.threads_per_block % (g.segments * warp_lanes), 0);
+          }
+        }
+      }
     }
   }
 }
