@@ -224,7 +224,9 @@ __device__ __forceinline__ int turns_of(std::int64_t row, const BackwardArgument
 
 /// `lanes` lanes a row. One block a multiprocessor: as few partial sums as there can be.
 template <typename TX, typename TY, int lanes, int vectors, bool from_y>
-__global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArguments a) {
+__global__ void __launch_bounds__(gamma_fits<Tile<TX, lanes, vectors>> ? wide_threads
+                                                                       : stretched_threads,
+                                  1) backward_narrow(BackwardArguments a) {
   // A whole warp gets as few vectors as the row needs: only the last can be incomplete.
   using T = Tile<TX, lanes, vectors, lanes == warp_lanes ? vectors - 1 : 0>;
   using C = typename T::C;
@@ -293,8 +295,11 @@ __global__ void __launch_bounds__(wide_threads, 1) backward_narrow(BackwardArgum
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename TX, typename TY, int vectors, bool from_y, bool clustered, bool whole>
-__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
-    backward_wide(BackwardArguments a) {
+__global__ void __launch_bounds__(clustered ? cluster_threads
+                                  : whole && !gamma_fits<Tile<TX, warp_lanes, vectors>>
+                                      ? stretched_threads
+                                      : wide_threads,
+                                  1) backward_wide(BackwardArguments a) {
   using T = WideTile<TX, vectors, clustered, whole>;
   using C = typename T::C;
   using Sums = SharedSums<C, clustered>;

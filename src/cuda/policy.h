@@ -6,6 +6,7 @@
 //   … 16384 / 8192        wide: a warp a segment, a block a row  wide: as many rows a block as fit
 //   … 65536 / 32768       cluster of 2 to 8 blocks a row, sm_90+ cluster
 //   beyond, or before 90  reread: through L2; split: few rows    strips: two passes over x and dy
+//   (also where a block has too little shared memory: 16384 / 8192 ragged columns on sm_75)
 //   few rows, wide        cluster, sm_90+                        cluster
 #pragma once
 
@@ -65,11 +66,18 @@ inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, con
   return blocks;
 }
 
-/// Groups of `segments` warps in a backward block: as many as fit, but no more than it takes to
-/// give every multiprocessor a block.
-inline int row_groups(std::int64_t rows, std::int64_t segments, const Device& device) {
+/// Threads that a backward block of registers' rows may have.
+inline int most_backward_threads(const Geometry& g, const BackwardProblem& p) {
+  const bool stretched = tile_bytes_of(g, p.x_dtype) > 4 * backward_lane_registers;
+  const bool filled = g.segments == 1 || p.cols == g.segments * g.segment_cols();
+  return stretched && filled ? stretched_threads : wide_threads;
+}
+
+/// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
+/// to give every multiprocessor a block.
+inline int row_groups(std::int64_t rows, int row_threads, int most_threads, const Device& device) {
   return static_cast<int>(std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1,
-                                                   max_block_segments / segments));
+                                                   most_threads / row_threads));
 }
 
 /// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
@@ -156,7 +164,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     return backward_shared(p, groups * row_threads, groups, false);
   };
   if (g.segments == 1) {
-    int threads = wide_threads;
+    int threads = most_backward_threads(g, p);
     const auto shared = [&] { return backward_shared(p, threads, threads / warp_lanes, false); };
     while (!fits(shared(), device)) threads /= 2;
     launch.kernel = Kernel::warp;
@@ -165,7 +173,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.blocks = writers = std::min(divide_up(p.rows, rows_per_turn), many);
     launch.shared_bytes = shared();
   } else if (cluster == 1 && fits(shared_of(1), device)) {
-    int groups = row_groups(p.rows, g.segments, device);
+    int groups = row_groups(p.rows, row_threads, most_backward_threads(g, p), device);
     while (!fits(shared_of(groups), device)) --groups;
     rows_per_turn = groups;
     launch.kernel = Kernel::block;
