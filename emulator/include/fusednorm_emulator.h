@@ -43,8 +43,8 @@ enum {
   FUSEDNORM_EMULATOR_CHECK_UNINITIALISED = 1, /* reads of memory that nobody wrote */
   FUSEDNORM_EMULATOR_CHECK_SHARED_RACES = 2,
   FUSEDNORM_EMULATOR_CHECK_GLOBAL_RACES = 4, /* between blocks of a launch */
-  FUSEDNORM_EMULATOR_CHECK_DEFAULT = 3,
-  FUSEDNORM_EMULATOR_CHECK_ALL = 7
+  FUSEDNORM_EMULATOR_CHECK_ALL = 7,
+  FUSEDNORM_EMULATOR_CHECK_DEFAULT = FUSEDNORM_EMULATOR_CHECK_ALL
 };
 /* Bounds, lifetime, alignment, barriers, shuffles, deadlocks and launch limits are always checked.
  */

@@ -202,7 +202,9 @@ void Memory::begin_touch(Allocation& allocation, uint64_t launch, bool shadow) {
       (allocation.bytes + 31) / 32 + 1;  // one more: host memory need not start on a sector
   allocation.loaded_first.reset(sectors);
   allocation.stored.reset(sectors);
-  if (shadow) allocation.shadow.reset(new GlobalShadowCell[allocation.bytes / 4 + 2]);
+  if (shadow && allocation.shadow) allocation.shadow->new_launch();
+  if (shadow && !allocation.shadow)
+    allocation.shadow = std::make_unique<GlobalShadow>(allocation.bytes);
   allocation.touched_by.store(launch, std::memory_order_release);
 }
 

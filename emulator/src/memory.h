@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "global_shadow.h"
 
 namespace fusednorm::emulator {
 
@@ -32,12 +33,6 @@ class AtomicBits {
   std::unique_ptr<std::atomic<uint64_t>[]> words_;
 };
 
-// Who last wrote and read two bytes of global memory in this launch (block index + 1 and its
-// clock).
-struct GlobalShadowCell {
-  std::atomic<uint64_t> writer{0}, reader{0};
-};
-
 struct Allocation {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -53,7 +48,7 @@ struct Allocation {
   // Of the launch `touched_by`.
   std::atomic<uint64_t> touched_by{0};
   AtomicBits loaded_first, stored;
-  std::unique_ptr<GlobalShadowCell[]> shadow;
+  std::unique_ptr<GlobalShadow> shadow;  // only where races are looked for
 
   ~Allocation();
   bool contains(uint64_t at, uint64_t size) const {

@@ -148,7 +148,7 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
     });
   }
   if (w.launch->checks.global_races && allocation.shadow)
-    check_global(w, allocation, span.lanes, address, bytes, kind, flags);
+    check_global(w, allocation, span.lanes, address, bytes, span.contiguous, kind, flags);
   active &= ~span.lanes;
   if (kind == AccessKind::Store) w.count_store();  // an atomic counts only if it changes something
   return span;

@@ -379,6 +379,7 @@ void Warp::run(uint64_t quantum) {
         group.state = Group::State::Ready;
         ++group.pc;
         learn_clock(*this, block->cluster->completed_clock);
+        learn_from_cluster(*this);
       }
       if (group.state != Group::State::Ready) continue;
       if (best != groups.size() && group.deferred && !groups[best].deferred) continue;

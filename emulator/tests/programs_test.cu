@@ -27,7 +27,7 @@ class Programs : public testing::TestWithParam<int> {
     ASSERT_EQ(fusednorm_emulator_device_preset(GetParam() / 10, GetParam() % 10, &device[0]), 0);
     device[1] = device[0];
     ASSERT_EQ(fusednorm_emulator_set_devices(2, device), 0);
-    fusednorm_emulator_set_checks(FUSEDNORM_EMULATOR_CHECK_ALL);
+    fusednorm_emulator_set_checks(FUSEDNORM_EMULATOR_CHECK_DEFAULT);
     fusednorm_emulator_reset_errors();
     fusednorm_emulator_set_print_reports(1);
   }

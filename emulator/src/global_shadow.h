@@ -1,0 +1,59 @@
+// What the blocks of a launch did to each line of global memory, for the search for races.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace fusednorm::emulator {
+
+constexpr uint64_t kLineBytes = 128;  // what a warp loads or stores with one float a lane
+
+// The accesses of one block between two of its fences to one line; a bit a byte.
+struct LineAccess {
+  uint64_t stamp = 0;  // who and when: see global_races.cpp; 0: nobody
+  uint64_t written[2] = {}, read[2] = {};
+  bool empty() const { return !(written[0] | written[1] | read[0] | read[1]); }
+};
+
+// Nearly every line is touched by one block alone, or only read: one record does. All zeros is a
+// valid line that nobody has touched, so that pages never looked at cost nothing.
+struct alignas(64) GlobalLine {
+  std::atomic<uint32_t> busy;
+  uint32_t launch;  // that the records are of; others are stale
+  uint32_t more;    // place in GlobalShadow's list of further records, from 1
+  LineAccess first;
+};
+
+class GlobalShadow {
+ public:
+  explicit GlobalShadow(uint64_t bytes)
+      : lines_(static_cast<GlobalLine*>(std::calloc(bytes / kLineBytes + 2, sizeof(GlobalLine)))) {}
+  GlobalLine* line(uint64_t offset) {
+    return lines_ ? &lines_.get()[offset / kLineBytes] : nullptr;
+  }
+  // Records of the line after the first; made when first asked for.
+  std::vector<LineAccess>& more(GlobalLine& line) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (line.more == 0) {
+      more_.emplace_back();
+      line.more = static_cast<uint32_t>(more_.size());
+    }
+    return more_[line.more - 1];
+  }
+  void new_launch() { more_.clear(); }
+
+ private:
+  struct Free {
+    void operator()(GlobalLine* lines) const { std::free(lines); }
+  };
+  std::unique_ptr<GlobalLine, Free> lines_;
+  std::mutex mutex_;
+  std::deque<std::vector<LineAccess>> more_;
+};
+
+}  // namespace fusednorm::emulator
