@@ -104,6 +104,13 @@ void fusednorm_emulator_set_print_reports(int print);
  * report. */
 void fusednorm_emulator_reset_errors(void);
 
+/* The instruction forms that the emulator knows, one a line: "ld global nc v4 f32", and
+ * "ld ~L2::128B" for a modifier of ld that is accepted and changes nothing. The second function
+ * gives the lines that an instruction such as "ld.global.nc.L2::128B.v4.f32" is an instance of, ""
+ * if it is unknown. Pointers are valid until the calling thread asks again. */
+const char* fusednorm_emulator_forms(void);
+const char* fusednorm_emulator_forms_of(const char* instruction);
+
 #ifdef __cplusplus
 }
 #endif

@@ -65,7 +65,7 @@ struct Cluster {
   // Runs until finished or nothing can go on; true when finished.
   bool run(uint64_t rounds);
   bool finished() const;
-  void cluster_arrive(Warp& warp, uint32_t lanes);
+  void cluster_arrive(Warp& warp, uint32_t lanes, bool relaxed);
   void lanes_exited(Warp& warp, uint32_t lanes);
   bool complete_cluster_barrier();
   // Throws a fault that says who waits for whom.

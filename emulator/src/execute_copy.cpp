@@ -94,10 +94,11 @@ void decode_copy(Decoder& d, Form& form, Instruction& out) {
     out.flags = 1;
     return;
   }
-  if (!form.take_any("ca", "cg")) form.unsupported();
-  form.take_any("shared", "shared::cta");
-  if (!form.take("global")) form.unsupported();
-  form.take_any("L2::cache_hint", "L2::64B", "L2::128B", "L2::256B");
+  const int cache = form.take_one({"ca", "cg"});
+  if (cache < 0 || form.take_one({"shared", "shared::cta"}) < 0 || !form.take("global"))
+    form.unsupported();
+  form.ignore_one({"L2::64B", "L2::128B", "L2::256B"});
+  form.ignore_one({"L2::cache_hint"});
   out.handler = issue;
   out.space = Space::Shared;
   d.address(d.operand(0), out);
@@ -111,7 +112,8 @@ void decode_copy(Decoder& d, Form& form, Instruction& out) {
   if (from.immediate != static_cast<int32_t>(from.immediate))
     form.unsupported("an offset that large");
   out.width = static_cast<uint8_t>(d.operand(2).value);
-  if (out.width != 4 && out.width != 8 && out.width != 16) form.unsupported("a copy of that size");
+  if (out.width != 16 && (cache == 1 || (out.width != 4 && out.width != 8)))
+    form.unsupported("a copy of that size");
   if (d.operand_count() > 3) {
     const Operand& extra = d.operand(3);
     const bool is_predicate =

@@ -351,7 +351,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
         ++pc;
         continue;
       case Flow::ClusterArrive:
-        if (active) block->cluster->cluster_arrive(*this, active);
+        if (active) block->cluster->cluster_arrive(*this, active, i.flags & kRelaxedArrive);
         ++pc;
         continue;
       case Flow::ClusterWait:
