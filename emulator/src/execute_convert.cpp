@@ -84,6 +84,7 @@ inline D convert(S x, Options options) {
     }
     return D(x);
   } else if constexpr (!is_float<S>) {
+    if (options.flags & kSaturate) return from_double<D>(x > 0 ? 1.0 : 0.0, options.rounding);
     if constexpr (std::is_same_v<D, float> || std::is_same_v<D, double>)
       if (options.rounding == Rounding::NearestEven) return D(x);
     if constexpr (std::is_same_v<D, double>) {

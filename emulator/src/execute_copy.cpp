@@ -41,7 +41,7 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
   copy.instruction = &i;
   uint64_t shared[32], global[32];
   lane_addresses(w, i, active, shared);
-  uint32_t reading = 0;
+  uint32_t reading = 0, partial = 0;
   for_each_active(active, [&](int lane) {
     copy.shared[lane] = static_cast<uint32_t>(shared[lane]);
     global[lane] = copy.global[lane] =
@@ -49,13 +49,30 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
     copy.source_bytes[lane] = i.c == kNone ? i.width : w.reg<uint32_t>(i.c)[lane];
     if (i.d != kNone && (w.predicate(i.d) >> lane & 1)) copy.source_bytes[lane] = 0;  // ignore-src
     copy.group[lane] = w.copy_groups[lane];
-    if (copy.source_bytes[lane] >= i.width) reading |= 1u << lane;
+    if (copy.source_bytes[lane] > i.width)
+      fault(kErrorIllegalInstruction,
+            i.text + " with a source size of " + std::to_string(copy.source_bytes[lane]) +
+                " bytes, more than the copy's " + std::to_string(i.width),
+            lane);
+    if (copy.source_bytes[lane] == i.width) {
+      reading |= 1u << lane;
+    } else if (copy.source_bytes[lane]) {
+      partial |= 1u << lane;
+    }
   });
   // The addresses are checked and counted now; the copying is left for the wait.
   if (reading) {
     count_global(w, reading, global, i.width, AccessKind::Load);
     for (uint32_t left = reading; left;) global_span(w, left, global, i.width, AccessKind::Load, 0);
   }
+  // Copies cut short read only so many bytes, which need not be a power of two: one at a time.
+  if (partial) count_global(w, partial, global, i.width, AccessKind::Load);
+  for_each_active(partial, [&](int lane) {
+    for (uint32_t k = 0; k < copy.source_bytes[lane]; ++k, ++global[lane]) {
+      uint32_t left = 1u << lane;
+      global_span(w, left, global, 1, AccessKind::Load, 0);
+    }
+  });
   count_shared(w, active, shared, i.width, AccessKind::Store);
   w.copies.push_back(copy);
 }

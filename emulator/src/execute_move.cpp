@@ -106,6 +106,9 @@ bool decode_clock(Decoder& d, Instruction& out, const Operand& operand, Type typ
 void decode_mov(Decoder& d, Form& form, Instruction& out) {
   out.cost = 0;
   const Type type = form.take_type();
+  if (!is_bits(type) && !is_integer(type) && type != Type::B128 && type != Type::F32 &&
+      type != Type::F64 && type != Type::Pred)
+    form.unsupported();
   const Operand &to = d.operand(0), &from = d.operand(1);
   if (type == Type::Pred) {
     bool negated = false;
@@ -120,9 +123,6 @@ void decode_mov(Decoder& d, Form& form, Instruction& out) {
     return;
   }
   const int bytes = byte_size(type);
-  if (!is_bits(type) && !is_integer(type) && type != Type::B128 && type != Type::F32 &&
-      type != Type::F64)
-    form.unsupported();
   if (to.kind == Operand::Kind::List || from.kind == Operand::Kind::List) {
     const bool packing = from.kind == Operand::Kind::List;
     const Operand& parts = packing ? from : to;

@@ -195,7 +195,7 @@ void run_launch(Launch& launch) {
   for (std::thread& thread : others) thread.join();
   launch.global_races = nullptr;
   for (const auto& worker : workers) launch.counters.add(worker->counters);
-  for (Allocation* allocation : launch.memory->touched(launch.id)) {
+  for (Allocation* allocation : launch.memory->end_launch(launch.id)) {
     if (allocation->kind == MemoryKind::Constant) continue;  // has a cache of its own
     launch.counters.distinct_load_sectors += allocation->loaded_first.count();
     launch.counters.distinct_store_sectors += allocation->stored.count();

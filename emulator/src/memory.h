@@ -71,14 +71,15 @@ class Memory {
   // A sentence on why `bytes` at `address` are not accessible on `device`.
   std::string explain(uint64_t address, uint64_t bytes, int device);
   void begin_touch(Allocation& allocation, uint64_t launch,
-                   bool shadow);  // clears the launch's marks once
-  std::vector<Allocation*> touched(uint64_t launch);
+                   bool shadow);                         // clears the launch's marks once
+  std::vector<Allocation*> end_launch(uint64_t launch);  // what it has touched
 
  private:
   mutable std::mutex mutex_;
   std::mutex touch_mutex_;
   std::map<uint64_t, std::unique_ptr<Allocation>> allocations_;
-  std::map<int, uint64_t> next_address_;
+  std::map<int, uint64_t> next_address_, used_;           // by device
+  std::map<uint64_t, std::vector<Allocation*>> touched_;  // by launch
 };
 
 }  // namespace fusednorm::emulator

@@ -1,5 +1,7 @@
 // Registration of what nvcc embeds in a program: fat binaries, kernels and variables, before main
 // and at exit.
+#include <algorithm>
+
 #include "runtime.h"
 
 using namespace fusednorm::emulator;
@@ -29,6 +31,16 @@ void __cudaUnregisterFatBinary(void** handle) {
     it = it->second->module == module ? runtime.kernels_by_host.erase(it) : std::next(it);
   for (auto it = runtime.variables.begin(); it != runtime.variables.end();)
     it = it->second.module == module ? runtime.variables.erase(it) : std::next(it);
+  for (const auto& [device, loaded] : module->loaded)
+    for (const auto& [name, variable] : loaded->variables) runtime.memory.free(variable->address);
+  auto of_module = [&](const std::unique_ptr<Kernel>& kernel) { return kernel->module == module; };
+  for (const auto& kernel : runtime.kernels)
+    if (of_module(kernel)) runtime.kernel_handles.erase(kernel.get());
+  runtime.kernels.erase(std::remove_if(runtime.kernels.begin(), runtime.kernels.end(), of_module),
+                        runtime.kernels.end());
+  runtime.modules.erase(std::remove_if(runtime.modules.begin(), runtime.modules.end(),
+                                       [&](const auto& one) { return one.get() == module; }),
+                        runtime.modules.end());
 }
 
 void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, uint3*,
