@@ -19,6 +19,8 @@
 
 namespace fusednorm::emulator {
 
+constexpr int kReservedShared = 1024;  // of shared memory, a block, from sm_80 on
+
 struct Device {
   FusednormEmulatorDevice config{};
   std::mutex mutex;  // one kernel, copy or allocation at a time
