@@ -27,8 +27,19 @@ void __cudaUnregisterFatBinary(void** handle) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   auto* module = reinterpret_cast<RegisteredModule*>(handle);
-  for (auto it = runtime.kernels_by_host.begin(); it != runtime.kernels_by_host.end();)
-    it = it->second->module == module ? runtime.kernels_by_host.erase(it) : std::next(it);
+  for (auto it = runtime.registrations.begin(); it != runtime.registrations.end();) {
+    std::vector<Kernel*>& kernels = it->second;
+    kernels.erase(std::remove_if(kernels.begin(), kernels.end(),
+                                 [&](const Kernel* kernel) { return kernel->module == module; }),
+                  kernels.end());
+    if (kernels.empty()) {
+      runtime.kernels_by_host.erase(it->first);
+      it = runtime.registrations.erase(it);
+    } else {
+      runtime.kernels_by_host[it->first] = kernels.back();
+      ++it;
+    }
+  }
   for (auto it = runtime.variables.begin(); it != runtime.variables.end();)
     it = it->second.module == module ? runtime.variables.erase(it) : std::next(it);
   for (const auto& [device, loaded] : module->loaded)
@@ -49,8 +60,10 @@ void __cudaRegisterFunction(void** handle, const char* host, char*, const char* 
   std::lock_guard<std::mutex> lock(runtime.mutex);
   auto kernel = std::make_unique<Kernel>();
   kernel->module = reinterpret_cast<RegisteredModule*>(handle);
+  kernel->host = host;
   kernel->name = name;
   runtime.kernels_by_host[host] = kernel.get();
+  runtime.registrations[host].push_back(kernel.get());
   runtime.kernel_handles.insert(kernel.get());
   runtime.kernels.push_back(std::move(kernel));
 }
