@@ -25,7 +25,7 @@ demo: $(STAMPS)/package
 	$(PYTHON) -m fusednorm report --profile demo/profile.json --output demo/report.html
 	echo 'Pictures are in demo/, the page is demo/report.html.'
 
-test: test-core test-cuda test-python
+test: test-core test-sanitizers test-cuda test-python
 	@echo 'All tests passed.'
 
 test-core: $(STAMPS)/system

@@ -62,7 +62,8 @@ struct OpenMP {
   void operator()(std::int64_t tasks, Task body) const;
 };
 
-/// An instruction set by Highway's name, "AVX2" say. Empty: the best of this machine at query().
+/// An instruction set by Highway's name, "AVX2" say. Left as it is (0), plan() takes the best that
+/// this machine has, as query() does.
 struct InstructionSet {
   std::int64_t highway_target = 0;
   std::string name() const;
