@@ -168,7 +168,7 @@ struct Check {
   }
 
   void line(uint64_t offset, const LineMask& mask) const {
-    GlobalLine& line = *allocation.shadow->line(offset);
+    GlobalLine& line = allocation.shadow->line(offset);
     while (line.busy.exchange(1, std::memory_order_acquire)) __builtin_ia32_pause();
     struct Unlock {
       std::atomic<uint32_t>& busy;

@@ -1,9 +1,10 @@
 // What the blocks of a launch did to each line of global memory, for the search for races.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -31,11 +32,23 @@ struct alignas(64) GlobalLine {
 
 class GlobalShadow {
  public:
-  explicit GlobalShadow(uint64_t bytes)
-      : lines_(static_cast<GlobalLine*>(std::calloc(bytes / kLineBytes + 2, sizeof(GlobalLine)))) {}
-  GlobalLine* line(uint64_t offset) {
-    return lines_ ? &lines_.get()[offset / kLineBytes] : nullptr;
+  // nullptr if there is no memory for it. Half the size of the allocation, but only pages that a
+  // kernel touches are ever made.
+  static std::unique_ptr<GlobalShadow> make(uint64_t bytes) {
+    auto shadow = std::make_unique<GlobalShadow>();
+    shadow->size_ = (bytes / kLineBytes + 2) * sizeof(GlobalLine);
+    void* lines = mmap(nullptr, shadow->size_, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (lines == MAP_FAILED) return nullptr;
+    shadow->lines_ = static_cast<GlobalLine*>(lines);
+    return shadow;
   }
+  GlobalShadow() = default;
+  GlobalShadow(const GlobalShadow&) = delete;
+  ~GlobalShadow() {
+    if (lines_) munmap(lines_, size_);
+  }
+  GlobalLine& line(uint64_t offset) { return lines_[offset / kLineBytes]; }
   // Records of the line after the first; made when first asked for.
   std::vector<LineAccess>& more(GlobalLine& line) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -48,10 +61,8 @@ class GlobalShadow {
   void new_launch() { more_.clear(); }
 
  private:
-  struct Free {
-    void operator()(GlobalLine* lines) const { std::free(lines); }
-  };
-  std::unique_ptr<GlobalLine, Free> lines_;
+  GlobalLine* lines_ = nullptr;
+  uint64_t size_ = 0;
   std::mutex mutex_;
   std::deque<std::vector<LineAccess>> more_;
 };

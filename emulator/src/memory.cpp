@@ -201,8 +201,7 @@ void Memory::begin_touch(Allocation& allocation, uint64_t launch, bool shadow) {
   allocation.loaded_first.reset(sectors);
   allocation.stored.reset(sectors);
   if (shadow && allocation.shadow) allocation.shadow->new_launch();
-  if (shadow && !allocation.shadow)
-    allocation.shadow = std::make_unique<GlobalShadow>(allocation.bytes);
+  if (shadow && !allocation.shadow) allocation.shadow = GlobalShadow::make(allocation.bytes);
   touched_[launch].push_back(&allocation);
   allocation.touched_by.store(launch, std::memory_order_release);
 }
