@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -26,7 +27,7 @@ struct LineAccess {
 struct alignas(64) GlobalLine {
   std::atomic<uint32_t> busy;
   uint32_t launch;  // that the records are of; others are stale
-  uint32_t more;    // place in GlobalShadow's list of further records, from 1
+  uint32_t more;    // place in the launch's list of further records, from 1
   LineAccess first;
 };
 
@@ -49,22 +50,27 @@ class GlobalShadow {
     if (lines_) munmap(lines_, size_);
   }
   GlobalLine& line(uint64_t offset) { return lines_[offset / kLineBytes]; }
-  // Records of the line after the first; made when first asked for.
+  // Records of the line after the first; made when first asked for. They belong to the launch: two
+  // devices may run on the same memory of the host at once.
   std::vector<LineAccess>& more(GlobalLine& line) {
     std::lock_guard<std::mutex> lock(mutex_);
+    std::deque<std::vector<LineAccess>>& lists = more_[line.launch];
     if (line.more == 0) {
-      more_.emplace_back();
-      line.more = static_cast<uint32_t>(more_.size());
+      lists.emplace_back();
+      line.more = static_cast<uint32_t>(lists.size());
     }
-    return more_[line.more - 1];
+    return lists[line.more - 1];
   }
-  void new_launch() { more_.clear(); }
+  void end_launch(uint64_t launch) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    more_.erase(static_cast<uint32_t>(launch));
+  }
 
  private:
   GlobalLine* lines_ = nullptr;
   uint64_t size_ = 0;
   std::mutex mutex_;
-  std::deque<std::vector<LineAccess>> more_;
+  std::map<uint32_t, std::deque<std::vector<LineAccess>>> more_;
 };
 
 }  // namespace fusednorm::emulator

@@ -200,7 +200,6 @@ void Memory::begin_touch(Allocation& allocation, uint64_t launch, bool shadow) {
       (allocation.bytes + 31) / 32 + 1;  // one more: host memory need not start on a sector
   allocation.loaded_first.reset(sectors);
   allocation.stored.reset(sectors);
-  if (shadow && allocation.shadow) allocation.shadow->new_launch();
   if (shadow && !allocation.shadow) allocation.shadow = GlobalShadow::make(allocation.bytes);
   touched_[launch].push_back(&allocation);
   allocation.touched_by.store(launch, std::memory_order_release);
@@ -210,6 +209,8 @@ std::vector<Allocation*> Memory::end_launch(uint64_t launch) {
   std::lock_guard<std::mutex> lock(touch_mutex_);
   std::vector<Allocation*> out = std::move(touched_[launch]);
   touched_.erase(launch);
+  for (Allocation* allocation : out)
+    if (allocation->shadow) allocation->shadow->end_launch(launch);
   return out;
 }
 
