@@ -14,6 +14,7 @@ const OpcodeTable& opcode_table() {
     add_integer_opcodes(all);
     add_bit_opcodes(all);
     add_float_opcodes(all);
+    add_approximate_opcodes(all);
     add_compare_opcodes(all);
     add_convert_opcodes(all);
     add_move_opcodes(all);

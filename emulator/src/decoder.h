@@ -95,6 +95,7 @@ const OpcodeTable& opcode_table();
 void add_integer_opcodes(OpcodeTable& table);
 void add_bit_opcodes(OpcodeTable& table);
 void add_float_opcodes(OpcodeTable& table);
+void add_approximate_opcodes(OpcodeTable& table);
 void add_compare_opcodes(OpcodeTable& table);
 void add_convert_opcodes(OpcodeTable& table);
 void add_move_opcodes(OpcodeTable& table);

@@ -1,11 +1,9 @@
-// f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, min, max, abs, neg, and
-// approximate functions.
+// f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, rcp, sqrt, min, max, abs, neg.
 #include "execute_float.h"
 
 #include <cmath>
 
-#include "float_formats.h"
-#include "lanes.h"
+#include "float_around.h"
 
 namespace fusednorm::emulator {
 namespace {
@@ -85,80 +83,9 @@ struct Reciprocal {
   static T apply(T a) { return finish(T(1) / a); }
 };
 
-// Approximate functions: the device's are within an ulp or two; here they are the rounded exact
-// value.
-struct ReciprocalRoot {
-  static float apply(float a) { return canonical(float(1.0 / std::sqrt(double(a)))); }
-};
-struct Exp2 {
-  static float apply(float a) { return canonical(std::exp2(a)); }
-};
-struct Log2 {
-  static float apply(float a) { return canonical(std::log2(a)); }
-};
-struct Sine {
-  static float apply(float a) { return canonical(std::sin(a)); }
-};
-struct Cosine {
-  static float apply(float a) { return canonical(std::cos(a)); }
-};
-struct Tanh {
-  static float apply(float a) { return canonical(std::tanh(a)); }
-};
-// The f64 forms give 32 good bits: the low word is cut off.
-inline double cut(double x) {
-  return bit_cast<double>(bit_cast<uint64_t>(x) & ~0xffffffffull);
-}
-inline double flush_wide(double x) {
-  return std::fabs(x) < 0x1p-1022 ? std::copysign(0.0, x) : x;
-}
-template <class Op>
-struct FlushedWide {
-  static double apply(double a) { return flush_wide(Op::apply(flush_wide(a))); }
-};
 struct ReciprocalWide {  // there is only an .ftz form
   static double apply(double a) { return flush_wide(cut(1.0 / flush_wide(a))); }
 };
-struct ReciprocalRootWide {
-  static double apply(double a) { return cut(1.0 / std::sqrt(a)); }
-};
-
-// .ftz and .sat around an operation on f32.
-template <class Op, bool kFlush, bool kSaturate>
-struct Around {
-  static float in(float x) { return kFlush ? flush(x) : x; }
-  static float out(float x) {
-    if (kFlush) x = flush(x);
-    if (kSaturate) x = x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;  // NaN becomes 0
-    return x;
-  }
-  static float apply(float a) { return out(Op::apply(in(a))); }
-  static float apply(float a, float b) { return out(Op::apply(in(a), in(b))); }
-  static float apply(float a, float b, float c) { return out(Op::apply(in(a), in(b), in(c))); }
-};
-
-template <class Op>
-Handler pick_unary(bool ftz, bool sat) {
-  if (ftz)
-    return sat ? unary_handler<float, Around<Op, true, true>>
-               : unary_handler<float, Around<Op, true, false>>;
-  return sat ? unary_handler<float, Around<Op, false, true>> : unary_handler<float, Op>;
-}
-template <class Op>
-Handler pick_binary(bool ftz, bool sat) {
-  if (ftz)
-    return sat ? binary_handler<float, Around<Op, true, true>>
-               : binary_handler<float, Around<Op, true, false>>;
-  return sat ? binary_handler<float, Around<Op, false, true>> : binary_handler<float, Op>;
-}
-template <class Op>
-Handler pick_ternary(bool ftz, bool sat) {
-  if (ftz)
-    return sat ? ternary_handler<float, Around<Op, true, true>>
-               : ternary_handler<float, Around<Op, true, false>>;
-  return sat ? ternary_handler<float, Around<Op, false, true>> : ternary_handler<float, Op>;
-}
-
 template <class Op>
 struct Three {
   static float apply(float a, float b, float c) { return Op::apply(Op::apply(a, b), c); }
@@ -322,29 +249,6 @@ void decode_arithmetic(Decoder& d, Form& form, Instruction& out) {
   }
 }
 
-// .approx, f32 or half; rsqrt in f64 too.
-template <class Op>
-void decode_approximate(Decoder& d, Form& form, Instruction& out) {
-  const Type type = form.type();
-  const bool has_halves = form.opcode() == "ex2" || form.opcode() == "tanh";
-  if (has_halves && (byte_size(type) == 2 || type == Type::F16X2 || type == Type::BF16X2)) {
-    decode_half_arithmetic(d, form, out);
-    return;
-  }
-  const bool ftz = form.opcode() != "tanh" && form.take("ftz");
-  if (!form.take("approx")) form.unsupported();
-  form.take_type();
-  if (type == Type::F64 && form.opcode() == "rsqrt") {
-    out.handler = ftz ? unary_handler<double, FlushedWide<ReciprocalRootWide>>
-                      : unary_handler<double, ReciprocalRootWide>;
-  } else if (type == Type::F32) {
-    out.handler = pick_unary<Op>(ftz, false);
-  } else {
-    form.unsupported();
-  }
-  decode_unary(d, out, type);
-}
-
 template <class T>
 void copy_sign(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
@@ -383,12 +287,6 @@ void add_float_opcodes(OpcodeTable& table) {
     const Type type = form.type();
     (type == Type::F32 || type == Type::F64 ? decode_float : kept_integer_mad)(d, form, out);
   };
-  table["rsqrt"] = decode_approximate<ReciprocalRoot>;
-  table["ex2"] = decode_approximate<Exp2>;
-  table["lg2"] = decode_approximate<Log2>;
-  table["sin"] = decode_approximate<Sine>;
-  table["cos"] = decode_approximate<Cosine>;
-  table["tanh"] = decode_approximate<Tanh>;
   table["copysign"] = [](Decoder& d, Form& form, Instruction& out) {
     const Type type = form.take_type();
     if (type != Type::F32 && type != Type::F64) form.unsupported();
