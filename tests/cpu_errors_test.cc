@@ -353,21 +353,6 @@ TEST(Errors, RowsWithoutColumnsHaveStatisticsThatAreNaN) {
   for (int index = 0; index < 64 * 4; ++index) ASSERT_EQ(call.memory[index], before[index]);
 }
 
-TEST(Errors, ADeviceWithoutAnInstructionSetTakesTheBest) {
-  ForwardCall forward;
-  forward.device.instruction_set = {};
-  const auto plan = cpu::plan(forward.problem, forward.device);
-  ASSERT_TRUE(plan) << plan.status().message();
-  EXPECT_EQ(plan->device.instruction_set.highway_target,
-            cpu::query().instruction_set.highway_target);
-  EXPECT_EQ(cpu::instruction_sets()[0].highway_target, cpu::query().instruction_set.highway_target);
-  EXPECT_TRUE(forward.call());
-  BackwardCall backward;
-  backward.device.instruction_set = {};
-  const Status status = backward.call();
-  EXPECT_TRUE(status) << status.message();
-}
-
 TEST(Errors, AnInstructionSetThatIsNotThereIsRefused) {
   ForwardCall call;
   call.device.instruction_set.highway_target = 12345;

@@ -44,9 +44,9 @@ std::vector<InstructionSet> instruction_sets() {
 }
 
 // Highway numbers targets so that a lower bit is a better one.
-std::int64_t best_target() {
+InstructionSet best_instruction_set() {
   const std::int64_t usable = compiled_targets() & hwy::SupportedTargets();
-  return usable & -usable;
+  return {usable & -usable};
 }
 
 Device query() {
@@ -57,7 +57,6 @@ Device query() {
 #endif
   device.cache_per_core = cache_bytes(2, defaults.cache_per_core);
   device.cache_shared = cache_bytes(3, defaults.cache_shared);
-  device.instruction_set = {best_target()};
   return device;
 }
 

@@ -118,7 +118,5 @@ const BackwardKernels* backward_kernels(std::int64_t highway_target, DType x, DT
 
 /// The highway targets this build holds, as a bit set.
 std::int64_t compiled_targets();
-/// The best of them that this machine has.
-std::int64_t best_target();
 
 }  // namespace fusednorm::cpu

@@ -8,12 +8,6 @@
 namespace fusednorm::cpu {
 namespace {
 
-/// The device with an instruction set, if it names none.
-Device resolved(Device device) {
-  if (device.instruction_set.highway_target == 0) device.instruction_set = {best_target()};
-  return device;
-}
-
 Status check(const Device& device) {
   if (device.threads < 1) {
     return Status::invalid_argument("device.threads = " + std::to_string(device.threads) +
@@ -23,7 +17,7 @@ Status check(const Device& device) {
   if ((target & compiled_targets()) == 0 || (target & (target - 1)) != 0) {
     return Status::unsupported(
         "device.instruction_set = " + device.instruction_set.name() +
-        ": expected one of fusednorm::cpu::instruction_sets(), or 0 for the best of them");
+        ": expected one of fusednorm::cpu::instruction_sets(), as query() gives");
   }
   return {};
 }
@@ -42,8 +36,7 @@ Schedule choose(std::int64_t rows, std::int64_t cols, std::int64_t row_bytes,
 
 }  // namespace
 
-Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& given) {
-  const Device device = resolved(given);
+Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device) {
   if (auto status = validate(problem); !status) return status;
   if (auto status = check(device); !status) return status;
   ForwardPlan result{problem, device};
@@ -67,8 +60,7 @@ Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& given) {
   return result;
 }
 
-Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& given) {
-  const Device device = resolved(given);
+Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) {
   if (auto status = validate(problem); !status) return status;
   if (auto status = check(device); !status) return status;
   BackwardPlan result{problem, device};
