@@ -10,7 +10,7 @@ STAMPS := build/stamps
 # Two compilers at a time need about 3 GB; more cores than that help no one on a small machine.
 JOBS ?= $(shell nproc)
 # nvcc from the system, or from .venv where there is none.
-export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/nvcc
+export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
 .PHONY: help demo test test-core test-sanitizers test-cuda test-python format check-format clean
 
@@ -25,7 +25,7 @@ demo: $(STAMPS)/package
 	$(PYTHON) -m fusednorm report --profile demo/profile.json --output demo/report.html
 	echo 'Pictures are in demo/, the page is demo/report.html.'
 
-test: test-core test-cuda test-python
+test: test-core test-sanitizers test-cuda test-python
 	@echo 'All tests passed.'
 
 test-core: $(STAMPS)/system

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <initializer_list>
 #include <limits>
 
 namespace fusednorm {
@@ -139,6 +140,25 @@ Status check_overlap(const Extent& output, const Extent& other, Sharing sharing)
            : "separate arrays"));
 }
 
+Status check_workspace(const Workspace& workspace, std::size_t needed,
+                       std::initializer_list<const Extent*> arrays) {
+  if (workspace.bytes < needed) {
+    return Status::invalid_argument(
+        "workspace.bytes = " + std::to_string(workspace.bytes) +
+        ": expected at least plan.workspace_bytes = " + std::to_string(needed));
+  }
+  if (needed > 0 && workspace.data == nullptr) {
+    return Status::invalid_argument("workspace.data = null: expected " + std::to_string(needed) +
+                                    " bytes");
+  }
+  const auto bytes = static_cast<std::int64_t>(needed);
+  const Extent used{"workspace", workspace.data, 1, bytes, bytes, 1};
+  for (const Extent* array : arrays) {
+    if (auto s = check_overlap(used, *array, Sharing::forbidden); !s) return s;
+  }
+  return {};
+}
+
 }  // namespace
 
 Status validate(const ForwardProblem& p) {
@@ -178,7 +198,8 @@ Status validate(const BackwardProblem& p) {
   return check_stride("dx_row_stride", p.dx_row_stride, p.rows, p.cols, p.x_dtype);
 }
 
-Status validate(const ForwardProblem& p, const ForwardBuffers& b) {
+Status validate(const ForwardProblem& p, const ForwardBuffers& b, const Workspace& workspace,
+                std::size_t needed) {
   const DType statistics = compute_dtype(p.x_dtype);
   const Extent x = matrix("x", b.x, p.rows, p.cols, p.x_row_stride, p.x_dtype);
   const Extent y = matrix("y", b.y, p.rows, p.cols, p.y_row_stride, p.y_dtype);
@@ -198,10 +219,12 @@ Status validate(const ForwardProblem& p, const ForwardBuffers& b) {
       if (auto s = check_overlap(*output, *other, Sharing::forbidden); !s) return s;
     }
   }
-  return check_overlap(mean, rstd, Sharing::forbidden);
+  if (auto s = check_overlap(mean, rstd, Sharing::forbidden); !s) return s;
+  return check_workspace(workspace, needed, {&x, &y, &gamma, &beta, &mean, &rstd});
 }
 
-Status validate(const BackwardProblem& p, const BackwardBuffers& b) {
+Status validate(const BackwardProblem& p, const BackwardBuffers& b, const Workspace& workspace,
+                std::size_t needed) {
   const DType statistics = compute_dtype(p.x_dtype);
   const bool from_x = p.source == Source::x;
   const Extent dy = matrix("dy", b.dy, p.rows, p.cols, p.dy_row_stride, p.y_dtype);
@@ -230,20 +253,9 @@ Status validate(const BackwardProblem& p, const BackwardBuffers& b) {
       if (auto s = check_overlap(*output, *other, Sharing::forbidden); !s) return s;
     }
   }
-  return check_overlap(dgamma, dbeta, Sharing::forbidden);
-}
-
-Status validate(const Workspace& workspace, std::size_t needed) {
-  if (workspace.bytes < needed) {
-    return Status::invalid_argument(
-        "workspace.bytes = " + std::to_string(workspace.bytes) +
-        ": expected at least plan.workspace_bytes = " + std::to_string(needed));
-  }
-  if (needed > 0 && workspace.data == nullptr) {
-    return Status::invalid_argument("workspace.data = null: expected " + std::to_string(needed) +
-                                    " bytes");
-  }
-  return {};
+  if (auto s = check_overlap(dgamma, dbeta, Sharing::forbidden); !s) return s;
+  return check_workspace(workspace, needed,
+                         {&dy, &source, &gamma, &beta, &mean, &rstd, &dx, &dgamma, &dbeta});
 }
 
 }  // namespace fusednorm

@@ -10,11 +10,12 @@ namespace fusednorm {
 Status validate(const ForwardProblem& problem);
 Status validate(const BackwardProblem& problem);
 
-/// Addresses: present where the problem has the array, aligned to the element, not overlapping.
-Status validate(const ForwardProblem& problem, const ForwardBuffers& buffers);
-Status validate(const BackwardProblem& problem, const BackwardBuffers& buffers);
-
-Status validate(const Workspace& workspace, std::size_t needed);
+/// Addresses: present where the problem has the array, aligned to the element, not overlapping; and
+/// a workspace of at least `needed` bytes, apart from all of them.
+Status validate(const ForwardProblem& problem, const ForwardBuffers& buffers,
+                const Workspace& workspace, std::size_t needed);
+Status validate(const BackwardProblem& problem, const BackwardBuffers& buffers,
+                const Workspace& workspace, std::size_t needed);
 
 /// A row stride with `packed` resolved.
 constexpr std::int64_t resolved_stride(std::int64_t stride, std::int64_t cols) {

@@ -18,27 +18,28 @@ void count() {
 }  // namespace
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// The sanitizers own malloc; operator new is still ours to replace.
-void* operator new(std::size_t size) {
+// The sanitizers own malloc; operator new is still ours to replace. Not inlined: gcc warns of a
+// free without its malloc where it sees only one half of the pair.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   count();
   return std::malloc(size);
 }
-void* operator new(std::size_t size, std::align_val_t alignment) {
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   count();
   return std::aligned_alloc(static_cast<std::size_t>(alignment),
                             (size + static_cast<std::size_t>(alignment) - 1) &
                                 ~(static_cast<std::size_t>(alignment) - 1));
 }
-void operator delete(void* pointer) noexcept {
+[[gnu::noinline]] void operator delete(void* pointer) noexcept {
   std::free(pointer);
 }
-void operator delete(void* pointer, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* pointer, std::size_t) noexcept {
   std::free(pointer);
 }
-void operator delete(void* pointer, std::align_val_t) noexcept {
+[[gnu::noinline]] void operator delete(void* pointer, std::align_val_t) noexcept {
   std::free(pointer);
 }
-void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept {
+[[gnu::noinline]] void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept {
   std::free(pointer);
 }
 #else

@@ -335,6 +335,24 @@ TEST(Errors, EmptyArraysMayBeNull) {
   }
 }
 
+// docs/contract.md: mean and rstd of a row of no columns are 0 / 0.
+TEST(Errors, RowsWithoutColumnsHaveStatisticsThatAreNaN) {
+  ForwardCall call;
+  call.problem.cols = 0;
+  const auto before = call.memory;
+  const Status status = call.call();
+  ASSERT_TRUE(status) << status.message();
+  const auto* mean = static_cast<const float*>(call.array(4));
+  const auto* rstd = static_cast<const float*>(call.array(5));
+  for (int row = 0; row < 3; ++row) {
+    EXPECT_TRUE(std::isnan(mean[row])) << row;
+    EXPECT_TRUE(std::isnan(rstd[row])) << row;
+  }
+  EXPECT_EQ(mean[3], before[64 * 4 + 3]) << "past the last row";
+  EXPECT_EQ(rstd[3], before[64 * 5 + 3]) << "past the last row";
+  for (int index = 0; index < 64 * 4; ++index) ASSERT_EQ(call.memory[index], before[index]);
+}
+
 TEST(Errors, AnInstructionSetThatIsNotThereIsRefused) {
   ForwardCall call;
   call.device.instruction_set.highway_target = 12345;

@@ -231,5 +231,78 @@ TEST(Overlap, Backward) {
   }
 }
 
+/// A workspace that begins or ends inside an array would be scribbled over by the tasks.
+template <typename Plan, typename Buffers>
+void expect_workspace_apart(const Plan& plan, const Buffers& buffers, std::vector<float>& memory,
+                            const std::vector<std::pair<const char*, const void*>>& arrays) {
+  ASSERT_GT(plan.workspace_bytes, 0u);
+  const std::vector<float> before = memory;
+  for (const auto& [name, array] : arrays) {
+    auto* first = static_cast<std::byte*>(const_cast<void*>(array));
+    for (std::byte* data : {first, first + 3, first + 1 - plan.workspace_bytes}) {
+      const Status status = cpu::run(plan, buffers, {data, plan.workspace_bytes});
+      EXPECT_EQ(status.code(), StatusCode::invalid_argument) << name;
+      EXPECT_TRUE(mentions(status.message(), "workspace")) << status.message();
+      EXPECT_TRUE(mentions(status.message(), name)) << status.message();
+      EXPECT_EQ(memory, before) << name << ": something was written";
+    }
+  }
+}
+
+// Long rows for many threads, each with partial results in the workspace. The arrays lie so far
+// apart that a workspace before one does not reach into another.
+TEST(Overlap, WorkspaceForward) {
+  ForwardProblem problem;
+  problem.rows = 2;
+  problem.cols = 1 << 17;
+  problem.save_mean = problem.save_rstd = true;
+  const auto plan = cpu::plan(problem, make_device(cpu::instruction_sets()[0], 8));
+  ASSERT_TRUE(plan) << plan.status().message();
+  const std::size_t gap = 3 * problem.cols + plan->workspace_bytes / sizeof(float);
+  std::vector<float> memory(8 * gap, 1.5f);
+  const auto at = [&](int index) { return memory.data() + (index + 1) * gap; };
+  const ForwardBuffers buffers{at(0), at(1), at(2), at(3), at(4), at(5)};
+  expect_workspace_apart(*plan, buffers, memory,
+                         {{"x", at(0)},
+                          {"gamma", at(1)},
+                          {"beta", at(2)},
+                          {"y", at(3)},
+                          {"mean", at(4)},
+                          {"rstd", at(5)}});
+  const Status apart = cpu::run(*plan, buffers, {memory.data(), plan->workspace_bytes});
+  EXPECT_TRUE(apart) << apart.message();
+}
+
+TEST(Overlap, WorkspaceBackward) {
+  BackwardProblem problem;
+  problem.rows = 64;
+  problem.cols = 512;
+  const auto plan = cpu::plan(problem, make_device(cpu::instruction_sets()[0], 8));
+  ASSERT_TRUE(plan) << plan.status().message();
+  const std::size_t gap = problem.rows * problem.cols + plan->workspace_bytes / sizeof(float) + 1;
+  std::vector<float> memory(10 * gap, 1.5f);
+  const auto at = [&](int index) { return memory.data() + (index + 1) * gap; };
+  BackwardBuffers buffers;
+  buffers.dy = at(0);
+  buffers.x = at(1);
+  buffers.gamma = at(2);
+  buffers.mean = at(3);
+  buffers.rstd = at(4);
+  buffers.dx = at(5);
+  buffers.dgamma = at(6);
+  buffers.dbeta = at(7);
+  expect_workspace_apart(*plan, buffers, memory,
+                         {{"dy", at(0)},
+                          {"x", at(1)},
+                          {"gamma", at(2)},
+                          {"mean", at(3)},
+                          {"rstd", at(4)},
+                          {"dx", at(5)},
+                          {"dgamma", at(6)},
+                          {"dbeta", at(7)}});
+  const Status apart = cpu::run(*plan, buffers, {memory.data(), plan->workspace_bytes});
+  EXPECT_TRUE(apart) << apart.message();
+}
+
 }  // namespace
 }  // namespace fusednorm::testing

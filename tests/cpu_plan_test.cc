@@ -119,11 +119,20 @@ TEST(InstructionSets, AForcedOneIsKept) {
   }
 }
 
-// A pure function cannot look at the machine: the instruction set is the caller's to give.
-TEST(Plan, ADeviceWithoutInstructionSetIsRefused) {
-  const auto plan = cpu::plan(forward_problem(parse("forward:f32:10x10")), cpu::Device{});
-  ASSERT_FALSE(plan);
-  EXPECT_TRUE(mentions(plan.status().message(), "instruction_set")) << plan.status().message();
+// A Device written by hand has the best instruction set; one that names none is refused, since a
+// pure function cannot look at the machine.
+TEST(Plan, ADeviceWrittenByHandHasAnInstructionSet) {
+  const ForwardProblem problem = forward_problem(parse("forward:f32:10x10"));
+  cpu::Device device;
+  device.threads = 3;
+  EXPECT_EQ(device.instruction_set.highway_target, cpu::query().instruction_set.highway_target);
+  const auto planned = cpu::plan(problem, device);
+  EXPECT_TRUE(planned) << planned.status().message();
+  device.instruction_set = cpu::InstructionSet{};
+  const auto refused = cpu::plan(problem, device);
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(mentions(refused.status().message(), "instruction_set"))
+      << refused.status().message();
 }
 
 // Sizes past 2^31 and 2^32 in rows, columns and elements: planning must neither overflow nor ask

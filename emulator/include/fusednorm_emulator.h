@@ -43,8 +43,8 @@ enum {
   FUSEDNORM_EMULATOR_CHECK_UNINITIALISED = 1, /* reads of memory that nobody wrote */
   FUSEDNORM_EMULATOR_CHECK_SHARED_RACES = 2,
   FUSEDNORM_EMULATOR_CHECK_GLOBAL_RACES = 4, /* between blocks of a launch */
-  FUSEDNORM_EMULATOR_CHECK_DEFAULT = 3,
-  FUSEDNORM_EMULATOR_CHECK_ALL = 7
+  FUSEDNORM_EMULATOR_CHECK_ALL = 7,
+  FUSEDNORM_EMULATOR_CHECK_DEFAULT = FUSEDNORM_EMULATOR_CHECK_ALL
 };
 /* Bounds, lifetime, alignment, barriers, shuffles, deadlocks and launch limits are always checked.
  */
@@ -103,6 +103,13 @@ void fusednorm_emulator_set_print_reports(int print);
 /* Forgets the sticky error of every device, the last error of the calling thread and the last
  * report. */
 void fusednorm_emulator_reset_errors(void);
+
+/* The instruction forms that the emulator knows, one a line: "ld global nc v4 f32", and
+ * "ld ~L2::128B" for a modifier of ld that is accepted and changes nothing. The second function
+ * gives the lines that an instruction such as "ld.global.nc.L2::128B.v4.f32" is an instance of, ""
+ * if it is unknown. Pointers are valid until the calling thread asks again. */
+const char* fusednorm_emulator_forms(void);
+const char* fusednorm_emulator_forms_of(const char* instruction);
 
 #ifdef __cplusplus
 }

@@ -172,8 +172,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
   uint32_t top = tick_floor;
   for (Warp& w : warps) top = std::max(top, w.tick);
   tick_floor = top;
-  clock = 1;
-  acquired.clear();
+  order = {};
   for (Barrier& barrier : barriers) barrier = Barrier();
   for (uint32_t k = 0; k < count; ++k) {
     Warp& w = warps[k];

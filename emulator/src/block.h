@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "global_races.h"
 #include "warp.h"
 
 namespace fusednorm::emulator {
@@ -35,9 +36,8 @@ struct Block {
   std::vector<Warp> warps;
   std::unique_ptr<uint8_t[]> registers;  // of all warps
   Barrier barriers[16];
-  uint32_t tick_floor = 0;  // accesses up to here belong to a block that ran before
-  uint64_t clock = 1;       // of releases to other blocks
-  std::vector<std::pair<uint32_t, uint64_t>> acquired;  // sync object, number of releases seen
+  uint32_t tick_floor = 0;        // accesses up to here belong to a block that ran before
+  GlobalRaces::BlockState order;  // among the blocks of the launch
 
   // False if nothing could run.
   bool step(std::mt19937_64* random, uint64_t quantum);
@@ -65,7 +65,7 @@ struct Cluster {
   // Runs until finished or nothing can go on; true when finished.
   bool run(uint64_t rounds);
   bool finished() const;
-  void cluster_arrive(Warp& warp, uint32_t lanes);
+  void cluster_arrive(Warp& warp, uint32_t lanes, bool relaxed);
   void lanes_exited(Warp& warp, uint32_t lanes);
   bool complete_cluster_barrier();
   // Throws a fault that says who waits for whom.

@@ -78,11 +78,14 @@ bool Cluster::run(uint64_t rounds) {
   return false;
 }
 
-void Cluster::cluster_arrive(Warp& w, uint32_t lanes) {
+void Cluster::cluster_arrive(Warp& w, uint32_t lanes, bool relaxed) {
   for_each_active(lanes, [&](int lane) { w.cluster_phase[lane] = phase; });
   arrived += static_cast<uint32_t>(__builtin_popcount(lanes));
   ++w.counters->cluster_barriers;
-  add_clock(clock, w);
+  if (!relaxed) {
+    publish_to_cluster(w);
+    add_clock(clock, w);
+  }
   ++w.tick;
   complete_cluster_barrier();
 }

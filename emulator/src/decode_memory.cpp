@@ -9,31 +9,33 @@ namespace {
 
 Space take_space(Form& form) {
   if (form.take("global")) return Space::Global;
-  if (form.take_any("shared", "shared::cta", "shared::cluster")) return Space::Shared;
+  if (form.take_one({"shared", "shared::cta", "shared::cluster"}) >= 0) return Space::Shared;
   if (form.take("local")) return Space::Local;
-  if (form.take("const")) return Space::Const;
-  if (form.take_any("param", "param::entry", "param::func")) return Space::Param;
-  return Space::Generic;
+  if (form.take_one({"param", "param::entry", "param::func"}) >= 0) return Space::Param;
+  return form.take("const") ? Space::Const : Space::Generic;
 }
 
 // Hints about caches change nothing here.
 void take_cache_hints(Form& form) {
-  form.take_any("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L2::cache_hint", "L2::64B", "L2::128B",
-                "L2::256B");
-  form.take_any("L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-                "L1::no_allocate");
-  form.take_any("L2::evict_normal", "L2::evict_first", "L2::evict_last");
+  form.ignore_one({"ca", "cg", "cs", "lu", "cv", "wb", "wt"});
+  form.ignore_one({"L2::cache_hint"});
+  form.ignore_one({"L2::64B", "L2::128B", "L2::256B"});
+  form.ignore_one({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+                   "L1::no_allocate"});
+  form.ignore_one({"L2::evict_normal", "L2::evict_first", "L2::evict_last"});
 }
 
-// The memory order and its scope; returns AccessFlags.
-uint8_t take_order(Form& form) {
-  uint8_t flags = 0;
-  form.take("weak");
-  if (form.take_any("volatile", "relaxed", "mmio")) flags = kStrong;
-  if (form.take("acquire")) flags = kStrong | kAcquire;
-  if (form.take("release")) flags = kStrong | kRelease;
-  form.take_any("cta", "cluster", "gpu", "sys");
-  return flags;
+// The memory order and its scope; returns AccessFlags. Only memory that others can see has one.
+uint8_t take_order(Form& form, Space space, bool loads) {
+  form.ignore_one({"weak"});
+  if (space != Space::Global && space != Space::Shared && space != Space::Generic) return 0;
+  if (form.take("volatile")) return kStrong;
+  const int order = form.take_one({"relaxed", loads ? "acquire" : "release"});
+  if (order < 0) return 0;
+  form.ignore_one({"mmio"});
+  form.ignore_one({"cta", "cluster", "gpu", "sys"});
+  if (order == 0) return kStrong;
+  return loads ? kStrong | kAcquire : kStrong | kRelease;
 }
 
 // The registers of element(s), a single one or {..}.
@@ -55,19 +57,25 @@ void decode_elements(Decoder& d, Form& form, Instruction& out, const Operand& op
 }
 
 Type take_shape(Form& form, Instruction& out) {
-  out.count = form.take("v2") ? 2 : form.take("v4") ? 4 : form.take("v8") ? 8 : 1;
+  out.count = static_cast<uint8_t>(1 << (1 + form.take_one({"v2", "v4", "v8"})));
   const Type type = form.take_type();
-  if (type == Type::None || type == Type::Pred) form.unsupported();
+  const bool known = is_integer(type) || (byte_size(type) == 1) || is_bits(type) ||
+                     type == Type::B128 || type == Type::F32 || type == Type::F64;
+  if (!known) form.unsupported();
+  if (type == Type::B128 && out.count > 1) form.unsupported();
+  if (out.count == 8 && byte_size(type) != 4) form.unsupported();
   out.width = static_cast<uint8_t>(byte_size(type));
-  if (uint32_t{out.width} * out.count > 32) form.unsupported("more than 32 bytes");
+  const bool far = out.space == Space::Global || out.space == Space::Generic;
+  if (uint32_t{out.width} * out.count > (far ? 32 : 16))
+    form.unsupported("more than 16 or 32 bytes");
   return type;
 }
 
 void decode_load(Decoder& d, Form& form, Instruction& out) {
   out.space = take_space(form);
-  out.flags = take_order(form);
-  form.take("nc");
-  form.take("unified");
+  out.flags = take_order(form, out.space, true);
+  if (out.space == Space::Global && !out.flags) form.ignore_one({"nc"});
+  if (form.opcode() == "ldu" && (out.space != Space::Global || out.flags)) form.unsupported();
   take_cache_hints(form);
   const Type type = take_shape(form, out);
   const int at_least = byte_size(type) == 1 ? 2 : byte_size(type);
@@ -99,7 +107,8 @@ void decode_load(Decoder& d, Form& form, Instruction& out) {
 
 void decode_store(Decoder& d, Form& form, Instruction& out) {
   out.space = take_space(form);
-  out.flags = take_order(form);
+  if (out.space == Space::Const) form.unsupported();
+  out.flags = take_order(form, out.space, false);
   take_cache_hints(form);
   const Type type = take_shape(form, out);
   decode_elements(d, form, out, d.operand(1), [&](const Operand& operand, int& bytes) {
@@ -117,7 +126,6 @@ void decode_store(Decoder& d, Form& form, Instruction& out) {
     out.immediate = address.value;
     return;
   }
-  if (out.space == Space::Const) form.unsupported();
   d.address(address, out);
   out.handler = execute_store;
 }
@@ -129,14 +137,24 @@ void no_operation(Warp&, const Instruction&, uint32_t) {}
 void add_memory_opcodes(OpcodeTable& table) {
   table["ld"] = table["ldu"] = decode_load;
   table["st"] = decode_store;
-  table["prefetch"] = table["prefetchu"] = table["applypriority"] =
-      table["discard"] = [](Decoder& d, Form& form, Instruction& out) {
-        form.take_any("global", "local", "tensormap");
-        form.take_any("L1", "L2", "L2::evict_last", "L2::evict_normal");
-        if (form.opcode() == "discard") form.unsupported();
-        (void)d;
-        out.handler = no_operation;
-      };
+  // Advice: nothing is done, and nothing can go wrong.
+  table["prefetch"] = [](Decoder&, Form& form, Instruction& out) {
+    const bool local = form.take("local");
+    if (!local) form.ignore_one({"global"});
+    if (form.take_one({"L1", "L2"}) < 0 &&
+        (local || form.take_one({"L2::evict_last", "L2::evict_normal"}) < 0))
+      form.unsupported();
+    out.handler = no_operation;
+  };
+  table["prefetchu"] = [](Decoder&, Form& form, Instruction& out) {
+    if (!form.take("L1")) form.unsupported();
+    out.handler = no_operation;
+  };
+  table["applypriority"] = [](Decoder&, Form& form, Instruction& out) {
+    form.ignore_one({"global"});
+    if (!form.take("L2::evict_normal")) form.unsupported();
+    out.handler = no_operation;
+  };
 }
 
 }  // namespace fusednorm::emulator

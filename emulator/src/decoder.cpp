@@ -8,48 +8,13 @@
 
 namespace fusednorm::emulator {
 
-Form::Form(const Statement& statement) : statement_(statement) {
-  if (statement.opcode.size() > 60) unsupported();
-  for (size_t i = 1; i < statement.opcode.size(); ++i) left_ |= 1ull << i;
-}
-
-bool Form::take(const char* modifier) {
-  for (size_t i = 1; i < statement_.opcode.size(); ++i)
-    if ((left_ >> i & 1) && statement_.opcode[i] == modifier) {
-      left_ &= ~(1ull << i);
-      return true;
-    }
-  return false;
-}
-
-Type Form::take_type() {
-  for (size_t i = 1; i < statement_.opcode.size(); ++i)
-    if (left_ >> i & 1) {
-      const Type type = type_from_name(statement_.opcode[i]);
-      if (type != Type::None) {
-        left_ &= ~(1ull << i);
-        return type;
-      }
-    }
-  return Type::None;
-}
-
-bool Form::all_taken() const {
-  return left_ == 0;
-}
-
-void Form::unsupported(const std::string& why) const {
-  throw PtxError(statement_.line, "the emulator does not know the instruction '" +
-                                      statement_.text() + "'" + (why.empty() ? "" : ": " + why));
-}
-
 const OpcodeTable& opcode_table() {
   static const OpcodeTable table = [] {
     OpcodeTable all;
     add_integer_opcodes(all);
     add_bit_opcodes(all);
     add_float_opcodes(all);
-    add_half_opcodes(all);
+    add_approximate_opcodes(all);
     add_compare_opcodes(all);
     add_convert_opcodes(all);
     add_move_opcodes(all);
@@ -135,6 +100,14 @@ Program Decoder::run() {
   return std::move(program_);
 }
 
+void Decoder::survey(const Statement& statement, FormLog& log) {
+  Frame frame;
+  frame.function = &kernel_;
+  frame_ = &frame;
+  log_ = &log;
+  decode_statement(statement);
+}
+
 void Decoder::decode_function(const Function& function, std::map<std::string, ParamSlot> params,
                               int depth) {
   if (depth > 24) fail("calls nested more than 24 deep: recursion is not supported");
@@ -200,7 +173,10 @@ void Decoder::decode_statement(const Statement& statement) {
     decode_branch(statement, out);
     return;
   }
+  Form form(statement, log_);
   if (opcode == "ret" || opcode == "exit") {
+    if (opcode == "ret") form.ignore_one({"uni"});
+    if (!form.all_taken()) form.unsupported();
     out.cost = 0;
     if (opcode == "ret" && depth_ > 0) {
       out.flow = Flow::Branch;
@@ -211,7 +187,6 @@ void Decoder::decode_statement(const Statement& statement) {
     program_.code.push_back(std::move(out));
     return;
   }
-  Form form(statement);
   const auto found = opcode_table().find(opcode);
   if (found == opcode_table().end()) form.unsupported();
   found->second(*this, form, out);
@@ -220,8 +195,10 @@ void Decoder::decode_statement(const Statement& statement) {
 }
 
 void Decoder::decode_branch(const Statement& statement, Instruction& out) {
-  Form form(statement);
-  form.take("uni");
+  Form form(statement, log_);
+  form.ignore_one({"uni"});
+  if (statement.opcode[0] == "brx" && !form.take("idx")) form.unsupported();
+  if (!form.all_taken()) form.unsupported();
   const Function& function = *frame_->function;
   const uint32_t pc = static_cast<uint32_t>(program_.code.size());
   auto find = [&](const std::string& name) {
@@ -234,7 +211,6 @@ void Decoder::decode_branch(const Statement& statement, Instruction& out) {
     out.flow = Flow::Branch;
     fixups_.push_back({pc, find(operand(0).name), 0, false});
   } else {
-    if (!form.take("idx")) form.unsupported();
     if (operand_count() != 2) fail("expected an index and a list of targets");
     out.flow = Flow::BranchTable;
     out.a = source(operand(0), Type::U32);
@@ -250,13 +226,12 @@ void Decoder::decode_branch(const Statement& statement, Instruction& out) {
       out.table.push_back(0);
     }
   }
-  if (!form.all_taken()) form.unsupported();
   program_.code.push_back(std::move(out));
 }
 
 void Decoder::decode_call(const Statement& statement, Instruction& out) {
-  Form form(statement);
-  form.take("uni");
+  Form form(statement, log_);
+  form.ignore_one({"uni"});
   if (!form.all_taken()) form.unsupported();
   std::vector<std::string> results, arguments;
   size_t at = 0;

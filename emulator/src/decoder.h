@@ -4,31 +4,10 @@
 #include <map>
 #include <string>
 
+#include "form.h"
 #include "program.h"
 
 namespace fusednorm::emulator {
-
-// The modifiers of an opcode, ticked off one by one; what is left over at the end is unsupported.
-class Form {
- public:
-  explicit Form(const Statement& statement);
-  const std::string& opcode() const { return statement_.opcode[0]; }
-  bool take(const char* modifier);
-  template <class... Names>
-  bool take_any(Names... names) {
-    bool found = false;
-    ((found = take(names) || found), ...);
-    return found;
-  }
-  Type take_type();  // the next type from the left, None if there is none
-  bool all_taken() const;
-  const Statement& statement() const { return statement_; }
-  [[noreturn]] void unsupported(const std::string& why = "") const;
-
- private:
-  const Statement& statement_;
-  uint64_t left_ = 0;  // bit i: opcode part i is not taken
-};
 
 // Storage of a .param variable between a call and its callee: words of 32 lanes.
 struct ParamSlot {
@@ -40,6 +19,8 @@ class Decoder {
  public:
   Decoder(const Module& module, const Function& kernel, const SymbolResolver& resolve);
   Program run();
+  // Decodes one statement by itself, and tells what was asked of its form.
+  void survey(const Statement& statement, FormLog& log);
 
   // ---- operands; `statement` is the one being decoded
   const Operand& operand(size_t index) const;
@@ -103,6 +84,7 @@ class Decoder {
   std::vector<uint32_t> returns_;  // branches to the end of the function being inlined
   int depth_ = 0;
   uint32_t carry_ = kNone;
+  FormLog* log_ = nullptr;
 };
 
 using DecodeFunction = void (*)(Decoder&, Form&, Instruction&);
@@ -113,7 +95,7 @@ const OpcodeTable& opcode_table();
 void add_integer_opcodes(OpcodeTable& table);
 void add_bit_opcodes(OpcodeTable& table);
 void add_float_opcodes(OpcodeTable& table);
-void add_half_opcodes(OpcodeTable& table);
+void add_approximate_opcodes(OpcodeTable& table);
 void add_compare_opcodes(OpcodeTable& table);
 void add_convert_opcodes(OpcodeTable& table);
 void add_move_opcodes(OpcodeTable& table);

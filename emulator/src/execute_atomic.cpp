@@ -13,8 +13,6 @@ namespace fusednorm::emulator {
 namespace {
 
 enum Operation { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas, kOperations };
-constexpr const char* kNames[] = {"add", "min", "max", "inc",  "dec",
-                                  "and", "or",  "xor", "exch", "cas"};
 
 template <class T, int kOperation>
 struct Apply {
@@ -140,23 +138,27 @@ Handler pick_integer(int operation, std::integer_sequence<int, k...>) {
   return table[operation];
 }
 
+// Which operations PTX has on which types.
 Handler pick(Type type, int operation) {
   const auto all = std::make_integer_sequence<int, kOperations>();
+  const bool ordered = operation == kMin || operation == kMax;
+  const bool logic = operation == kAnd || operation == kOr || operation == kXor;
+  const bool swap = operation == kExch || operation == kCas;
   switch (type) {
     case Type::U32:
+      return logic || swap ? nullptr : pick_integer<uint32_t>(operation, all);
     case Type::B32:
-      return pick_integer<uint32_t>(operation, all);
+      return logic || swap ? pick_integer<uint32_t>(operation, all) : nullptr;
     case Type::S32:
-      return pick_integer<int32_t>(operation, all);
+      return operation == kAdd || ordered ? pick_integer<int32_t>(operation, all) : nullptr;
     case Type::U64:
+      return operation == kAdd || ordered ? pick_integer<uint64_t>(operation, all) : nullptr;
     case Type::B64:
-      return pick_integer<uint64_t>(operation, all);
+      return logic || swap ? pick_integer<uint64_t>(operation, all) : nullptr;
     case Type::S64:
-      return pick_integer<int64_t>(operation, all);
+      return ordered ? pick_integer<int64_t>(operation, all) : nullptr;
     case Type::B16:
-    case Type::U16:
-      return operation == kCas || operation == kExch ? pick_integer<uint16_t>(operation, all)
-                                                     : nullptr;
+      return operation == kCas ? pick_integer<uint16_t>(operation, all) : nullptr;
     case Type::F32:
       return operation == kAdd ? atomic_lanes<float, Apply<float, kAdd>> : nullptr;
     case Type::F64:
@@ -176,19 +178,24 @@ Handler pick(Type type, int operation) {
 
 void decode_atomic(Decoder& d, Form& form, Instruction& out) {
   const bool returns = form.opcode() == "atom";
-  if (form.take("global")) out.space = Space::Global;
-  if (form.take_any("shared", "shared::cta", "shared::cluster")) out.space = Space::Shared;
-  if (form.take("relaxed")) out.flags |= kStrong;
-  if (form.take("acquire")) out.flags |= kAcquire;
-  if (form.take("release")) out.flags |= kRelease;
-  if (form.take("acq_rel")) out.flags |= kAcquire | kRelease;
-  form.take_any("cta", "cluster", "gpu", "sys");
-  form.take("noftz");
-  form.take("L2::cache_hint");
-  int operation = -1;
-  for (int k = 0; k < kOperations; ++k)
-    if (form.take(kNames[k])) operation = k;
+  const int space = form.take_one({"global", "shared", "shared::cta", "shared::cluster"});
+  if (space >= 0) out.space = space == 0 ? Space::Global : Space::Shared;
+  constexpr uint8_t kOrders[] = {0, kStrong, kAcquire, kRelease, kAcquire | kRelease};
+  const int order = returns ? form.take_one({"relaxed", "acquire", "release", "acq_rel"})
+                    : form.take("relaxed") ? 0
+                    : form.take("release") ? 2
+                                           : -1;
+  out.flags = kOrders[order + 1];
+  form.ignore_one({"cta", "cluster", "gpu", "sys"});
+  form.ignore_one({"L2::cache_hint"});
+  const int operation =
+      returns
+          ? form.take_one({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"})
+          : form.take_one({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
   const Type type = form.take_type();
+  // Additions of halves are spelt with .noftz, which is what they do.
+  const bool halves = byte_size(type) == 2 || type == Type::F16X2 || type == Type::BF16X2;
+  if (operation == kAdd && halves && !form.take("noftz")) form.unsupported("without .noftz");
   out.handler = operation < 0 ? nullptr : pick(type, operation);
   if (!out.handler) form.unsupported();
   const size_t at = returns ? 1 : 0;

@@ -8,39 +8,41 @@ namespace {
 void fence(Warp& w, const Instruction&, uint32_t) {
   release_fence(w);
 }
+void no_operation(Warp&, const Instruction&, uint32_t) {}
 
 // bar{.cta} and barrier{.cta}: sync, arrive, red. flags: 1 the predicate is negated, 2 aligned.
 void decode_barrier(Decoder& d, Form& form, Instruction& out) {
   const bool is_bar = form.opcode() == "bar";
-  form.take("cta");
-  const bool aligned = form.take("aligned") || is_bar;
-  out.flags = aligned ? 2 : 0;
-  if (form.take("cluster")) {
-    out.flags = 0;
-    form.take_any("release", "acquire", "relaxed");
-    if (form.take("arrive")) {
-      out.flow = Flow::ClusterArrive;
-    } else if (form.take("wait")) {
-      out.flow = Flow::ClusterWait;
+  if (!is_bar && form.take("cluster")) {
+    form.ignore_one({"aligned"});
+    const int step = form.take_one({"arrive", "wait"});
+    if (step < 0) form.unsupported();
+    out.flow = step == 0 ? Flow::ClusterArrive : Flow::ClusterWait;
+    if (step == 0 && form.take("relaxed")) {
+      out.flags = kRelaxedArrive;
     } else {
-      form.unsupported();
+      form.ignore_one({step == 0 ? "release" : "acquire"});
     }
     return;
   }
+  form.ignore_one({"cta"});
+  const bool aligned = is_bar || form.take("aligned");
+  out.flags = aligned ? 2 : 0;
   const size_t operands = d.operand_count();
-  if (form.take("sync")) {
+  const int step = form.take_one({"sync", "arrive", "red"});
+  if (step == 0) {
     out.flow = Flow::Barrier;
     out.a = d.source(d.operand(0), Type::U32);
     if (operands > 1) out.b = d.source(d.operand(1), Type::U32);
-  } else if (form.take("arrive")) {
+  } else if (step == 1) {
     out.flow = Flow::BarrierArrive;
     out.a = d.source(d.operand(0), Type::U32);
     out.b = d.source(d.operand(1), Type::U32);
-  } else if (form.take("red")) {
+  } else if (step == 2) {
     out.flow = Flow::Barrier;
-    out.immediate = form.take("popc") ? 1 : form.take("and") ? 2 : form.take("or") ? 3 : 0;
-    const Type type = form.take_type();
-    if (out.immediate == 0 || (type != Type::U32 && type != Type::Pred)) form.unsupported();
+    out.immediate = 1 + form.take_one({"popc", "and", "or"});
+    if (out.immediate == 0 || form.take_type() != (out.immediate == 1 ? Type::U32 : Type::Pred))
+      form.unsupported();
     out.dst = out.immediate == 1 ? d.destination(d.operand(0), Type::U32)
                                  : d.predicate_destination(d.operand(0));
     out.a = d.source(d.operand(1), Type::U32);
@@ -60,16 +62,24 @@ void add_barrier_opcodes(OpcodeTable& table) {
   warp_barrier = table["bar.warp"];
   table.erase("bar.warp");
   table["bar"] = [](Decoder& d, Form& form, Instruction& out) {
-    const auto& parts = form.statement().opcode;
-    (parts.size() > 1 && parts[1] == "warp" ? warp_barrier : decode_barrier)(d, form, out);
+    (form.has("warp") ? warp_barrier : decode_barrier)(d, form, out);
   };
   table["barrier"] = decode_barrier;
-  table["fence"] = table["membar"] = [](Decoder&, Form& form, Instruction& out) {
-    form.take_any("sc", "acq_rel", "acquire", "release", "mbarrier_init", "proxy", "async",
-                  "alias");
-    form.take_any("cta", "cluster", "gpu", "sys", "gl", "sync_restrict::shared::cta",
-                  "sync_restrict::shared::cluster");
-    form.take_any("async.global", "async.shared::cta", "global", "shared::cta", "shared::cluster");
+  // Stores are seen at once here, by every proxy; fences matter to the search for races.
+  table["membar"] = [](Decoder&, Form& form, Instruction& out) {
+    if (form.take_one({"cta", "gl", "sys"}) < 0) form.unsupported();
+    out.handler = fence;
+  };
+  table["fence"] = [](Decoder&, Form& form, Instruction& out) {
+    if (form.take("proxy")) {
+      const int proxy = form.take_one({"alias", "async"});
+      if (proxy < 0) form.unsupported();
+      if (proxy == 1) form.ignore_one({"global", "shared::cta", "shared::cluster"});
+      out.handler = no_operation;
+      return;
+    }
+    form.take_one({"sc", "acq_rel"});
+    if (form.take_one({"cta", "cluster", "gpu", "sys"}) < 0) form.unsupported();
     out.handler = fence;
   };
 }

@@ -1,5 +1,4 @@
-// Bit operations: and, or, xor, not, shifts, lop3, prmt, bfe, bfi, bmsk, popc, clz, brev, bfind,
-// fns.
+// Bit operations: and, or, xor, not, shifts, lop3, prmt, bfe, bfi, bmsk, popc, clz, brev, bfind.
 #include "lanes.h"
 
 namespace fusednorm::emulator {
@@ -74,9 +73,7 @@ void three_input_logic(Warp& w, const Instruction& i, uint32_t active) {
   });
 }
 
-// flags: 0 the default mode, else the place of the named mode in kPermuteModes, from 1
-constexpr const char* kPermuteModes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
-
+// mode: 0 the default, else the place in the list of modes in add_bit_opcodes, from 1
 uint32_t permute_selector(int mode, uint32_t c) {
   const uint32_t s = c & 3;
   auto pack = [](uint32_t b3, uint32_t b2, uint32_t b1, uint32_t b0) {
@@ -221,7 +218,7 @@ void predicate_logic(Warp& w, const Instruction& i, uint32_t active) {
 void decode_logic(Decoder& d, Form& form, Instruction& out) {
   const std::string& name = form.opcode();
   const Type type = form.take_type();
-  if (type == Type::Pred) {
+  if (type == Type::Pred && name != "cnot") {
     out.handler = predicate_logic;
     out.immediate = name == "and" ? 0 : name == "or" ? 1 : name == "xor" ? 2 : 3;
     out.dst = d.predicate_destination(d.operand(0));
@@ -250,7 +247,7 @@ void decode_logic(Decoder& d, Form& form, Instruction& out) {
 void decode_shift(Decoder& d, Form& form, Instruction& out) {
   const bool left = form.opcode() == "shl";
   const Type type = form.take_type();
-  if (!is_bits(type) && !is_integer(type)) form.unsupported();
+  if (!is_bits(type) && (left || !is_integer(type))) form.unsupported();
   if (left) {
     out.handler = byte_size(type) == 2   ? shift_left<uint16_t>
                   : byte_size(type) == 4 ? shift_left<uint32_t>
@@ -273,7 +270,8 @@ void decode_count(Decoder& d, Form& form, Instruction& out) {
   const bool shift = name == "bfind" && form.take("shiftamt");
   const Type type = form.take_type();
   const bool wide = byte_size(type) == 8;
-  if (byte_size(type) < 4) form.unsupported();
+  const bool known = name == "bfind" ? is_integer(type) : is_bits(type);
+  if (!known || byte_size(type) < 4) form.unsupported();
   if (name == "popc") out.handler = wide ? population_count<uint64_t> : population_count<uint32_t>;
   if (name == "clz") out.handler = wide ? leading_zeros<uint64_t> : leading_zeros<uint32_t>;
   if (name == "bfind") {
@@ -292,10 +290,9 @@ void add_bit_opcodes(OpcodeTable& table) {
   for (const char* name : {"shl", "shr"}) table[name] = decode_shift;
   for (const char* name : {"popc", "clz", "bfind"}) table[name] = decode_count;
   table["shf"] = [](Decoder& d, Form& form, Instruction& out) {
-    const bool right = form.take("r"), left = form.take("l"), clamp = form.take("clamp"),
-               wrap = form.take("wrap");
-    if (left == right || clamp == wrap || form.take_type() != Type::B32) form.unsupported();
-    out.flags = static_cast<uint8_t>((right ? 1 : 0) | (clamp ? 2 : 0));
+    const int direction = form.take_one({"l", "r"}), mode = form.take_one({"wrap", "clamp"});
+    if (direction < 0 || mode < 0 || form.take_type() != Type::B32) form.unsupported();
+    out.flags = static_cast<uint8_t>(direction | mode << 1);
     out.handler = funnel_shift;
     decode_ternary(d, out, Type::B32);
   };
@@ -307,8 +304,8 @@ void add_bit_opcodes(OpcodeTable& table) {
   };
   table["prmt"] = [](Decoder& d, Form& form, Instruction& out) {
     if (form.take_type() != Type::B32) form.unsupported();
-    for (int mode = 0; mode < 6; ++mode)
-      if (form.take(kPermuteModes[mode])) out.flags = static_cast<uint8_t>(mode + 1);
+    out.flags =
+        static_cast<uint8_t>(1 + form.take_one({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"}));
     out.handler = permute_bytes;
     decode_ternary(d, out, Type::B32);
   };
@@ -333,10 +330,9 @@ void add_bit_opcodes(OpcodeTable& table) {
     out.d = d.source(d.operand(4), Type::U32);
   };
   table["bmsk"] = [](Decoder& d, Form& form, Instruction& out) {
-    const bool wrap = form.take("wrap");
-    if (!wrap && !form.take("clamp")) form.unsupported();
-    if (form.take_type() != Type::B32) form.unsupported();
-    out.flags = wrap;
+    const int mode = form.take_one({"clamp", "wrap"});
+    if (mode < 0 || form.take_type() != Type::B32) form.unsupported();
+    out.flags = static_cast<uint8_t>(mode);
     out.handler = bit_mask;
     decode_binary(d, out, Type::B32);
   };

@@ -22,8 +22,6 @@ enum Comparison {
   kNan,
   kComparisons
 };
-constexpr const char* kNames[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
-                                  "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 
 template <int kComparison, class T>
 inline bool compare(T a, T b) {
@@ -202,29 +200,35 @@ Handler pick_by_type(Form4 form, int comparison, Type type, bool ftz) {
   }
 }
 
-int take_comparison(Form& form) {
-  // lo, ls, hi, hs are the unsigned names of lt, le, gt, ge.
-  const struct {
-    const char* name;
-    int comparison;
-  } aliases[] = {{"lo", kLt}, {"ls", kLe}, {"hi", kGt}, {"hs", kGe}};
-  for (int k = 0; k < kComparisons; ++k)
-    if (form.take(kNames[k])) return k;
-  for (const auto& alias : aliases)
-    if (form.take(alias.name)) return alias.comparison;
-  form.unsupported();
+bool is_pair(Type type) {
+  return type == Type::F16X2 || type == Type::BF16X2;
+}
+bool is_half(Type type) {
+  return type == Type::F16 || type == Type::BF16;
+}
+
+// Bits are equal or not; integers are ordered; only floating-point numbers can be unordered.
+int take_comparison(Form& form, Type type) {
+  if (is_bits(type)) return form.take_one({"eq", "ne"});
+  if (is_integer(type)) {
+    const int comparison = form.take_one({"eq", "ne", "lt", "le", "gt", "ge"});
+    if (comparison >= 0 || is_signed(type)) return comparison;
+    // The unsigned names of lt, le, gt, ge.
+    const int alias = form.take_one({"lo", "ls", "hi", "hs"});
+    return alias < 0 ? -1 : kLt + alias;
+  }
+  return form.take_one(
+      {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
 }
 
 void decode_setp(Decoder& d, Form& form, Instruction& out) {
-  const int comparison = take_comparison(form);
-  const bool ftz = form.take("ftz");
-  if (form.take("and")) out.immediate = 1;
-  if (form.take("or")) out.immediate = 2;
-  if (form.take("xor")) out.immediate = 3;
   const Type type = form.take_type();
-  const bool pair = type == Type::F16X2 || type == Type::BF16X2;
-  if (pair && out.immediate) form.unsupported();
-  out.handler = pick_by_type(pair ? Form4::PredicatePair : Form4::Predicate, comparison, type, ftz);
+  const int comparison = take_comparison(form, type);
+  const bool ftz = type == Type::F32 && form.take("ftz");
+  if (!is_pair(type)) out.immediate = 1 + form.take_one({"and", "or", "xor"});
+  if (comparison < 0) form.unsupported();
+  out.handler =
+      pick_by_type(is_pair(type) ? Form4::PredicatePair : Form4::Predicate, comparison, type, ftz);
   if (!out.handler) form.unsupported();
   const Operand& destination = d.operand(0);
   out.dst = d.predicate_destination(destination);
@@ -238,36 +242,39 @@ void decode_setp(Decoder& d, Form& form, Instruction& out) {
   }
 }
 
-void decode_set(Decoder& d, Form& form, Instruction& out) {
-  const int comparison = take_comparison(form);
-  const bool ftz = form.take("ftz");
-  const Type to = form.take_type(), from = form.take_type();
-  const bool pair = from == Type::F16X2 || from == Type::BF16X2;
-  out.width = static_cast<uint8_t>(byte_size(to));
+// What `set` gives for true; 0 if there is no such form.
+int64_t true_value(Type to, Type from) {
   switch (to) {
     case Type::U32:
     case Type::S32:
-      out.immediate = pair ? 0xffff : 0xffffffff;
-      break;
+      return is_pair(from) ? 0xffff : 0xffffffff;
     case Type::F32:
-      out.immediate = 0x3f800000;
-      break;
+      return is_pair(from) ? 0 : 0x3f800000;
     case Type::U16:
     case Type::S16:
-      out.immediate = 0xffff;
-      break;
+      return is_half(from) ? 0xffff : 0;
     case Type::F16:
-    case Type::F16X2:
-      out.immediate = 0x3c00;
-      break;
+      return is_pair(from) ? 0 : 0x3c00;
     case Type::BF16:
+      return is_pair(from) ? 0 : 0x3f80;
+    case Type::F16X2:
+      return from == to ? 0x3c00 : 0;
     case Type::BF16X2:
-      out.immediate = 0x3f80;
-      break;
+      return from == to ? 0x3f80 : 0;
     default:
-      form.unsupported();
+      return 0;
   }
-  out.handler = pick_by_type(pair ? Form4::ValuePair : Form4::Value, comparison, from, ftz);
+}
+
+void decode_set(Decoder& d, Form& form, Instruction& out) {
+  const Type to = form.take_type(), from = form.take_type();
+  const int comparison = take_comparison(form, from);
+  const bool ftz = from == Type::F32 && form.take("ftz");
+  out.width = static_cast<uint8_t>(byte_size(to));
+  out.immediate = true_value(to, from);
+  if (comparison < 0 || out.immediate == 0) form.unsupported();
+  out.handler =
+      pick_by_type(is_pair(from) ? Form4::ValuePair : Form4::Value, comparison, from, ftz);
   if (!out.handler) form.unsupported();
   out.dst = d.destination(d.operand(0), to);
   out.a = d.source(d.operand(1), from);
@@ -282,12 +289,25 @@ void select(Warp& w, const Instruction& i, uint32_t active) {
   for_lanes(w.reg<T>(i.dst), active, [=](int lane) { return (p >> lane & 1) ? a[lane] : b[lane]; });
 }
 
-template <class T, class S>
+// -0 and, with .ftz, subnormal numbers count as zero; NaN as negative.
+template <class T, class Source>
 void select_by_sign(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
   const T* b = w.reg<T>(i.b);
-  const S* c = w.reg<S>(i.c);
-  for_lanes(w.reg<T>(i.dst), active, [=](int lane) { return c[lane] >= 0 ? a[lane] : b[lane]; });
+  const auto* c = w.reg<typename Source::Storage>(i.c);
+  for_lanes(w.reg<T>(i.dst), active,
+            [=](int lane) { return Source::load(c[lane]) >= 0 ? a[lane] : b[lane]; });
+}
+
+template <class Source>
+Handler pick_select_by_sign(int bytes) {
+  return bytes == 2   ? select_by_sign<uint16_t, Source>
+         : bytes == 4 ? select_by_sign<uint32_t, Source>
+                      : select_by_sign<uint64_t, Source>;
+}
+
+bool is_selectable(Type type) {
+  return is_bits(type) || is_integer(type) || type == Type::F32 || type == Type::F64;
 }
 
 }  // namespace
@@ -297,8 +317,8 @@ void add_compare_opcodes(OpcodeTable& table) {
   table["set"] = decode_set;
   table["selp"] = [](Decoder& d, Form& form, Instruction& out) {
     const Type type = form.take_type();
+    if (!is_selectable(type)) form.unsupported();
     const int bytes = byte_size(type);
-    if (bytes != 2 && bytes != 4 && bytes != 8) form.unsupported();
     out.handler = bytes == 2 ? select<uint16_t> : bytes == 4 ? select<uint32_t> : select<uint64_t>;
     decode_binary(d, out, type);
     bool negated = false;
@@ -306,17 +326,13 @@ void add_compare_opcodes(OpcodeTable& table) {
     if (negated) std::swap(out.a, out.b);
   };
   table["slct"] = [](Decoder& d, Form& form, Instruction& out) {
-    form.take("ftz");
     const Type type = form.take_type(), sign = form.take_type();
-    if (byte_size(type) == 4 && sign == Type::S32) {
-      out.handler = select_by_sign<uint32_t, int32_t>;
-    } else if (byte_size(type) == 8 && sign == Type::S32) {
-      out.handler = select_by_sign<uint64_t, int32_t>;
-    } else if (byte_size(type) == 4 && sign == Type::F32) {
-      out.handler = select_by_sign<uint32_t, float>;
-    } else {
-      form.unsupported();
-    }
+    const bool ftz = sign == Type::F32 && form.take("ftz");
+    if (!is_selectable(type) || (sign != Type::S32 && sign != Type::F32)) form.unsupported();
+    const int bytes = byte_size(type);
+    out.handler = sign == Type::S32 ? pick_select_by_sign<Plain<int32_t>>(bytes)
+                  : ftz             ? pick_select_by_sign<Flushed>(bytes)
+                                    : pick_select_by_sign<Plain<float>>(bytes);
     decode_binary(d, out, type);
     out.c = d.source(d.operand(3), sign);
   };

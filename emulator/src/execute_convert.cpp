@@ -84,6 +84,7 @@ inline D convert(S x, Options options) {
     }
     return D(x);
   } else if constexpr (!is_float<S>) {
+    if (options.flags & kSaturate) return from_double<D>(x > 0 ? 1.0 : 0.0, options.rounding);
     if constexpr (std::is_same_v<D, float> || std::is_same_v<D, double>)
       if (options.rounding == Rounding::NearestEven) return D(x);
     if constexpr (std::is_same_v<D, double>) {
@@ -195,7 +196,9 @@ void float_to_tf32(Warp& w, const Instruction& i, uint32_t active) {
   const float* a = w.reg<float>(i.a);
   uint32_t* d = w.reg<uint32_t>(i.dst);
   for_each_active(active, [&](int lane) {
-    d[lane] = encode<8, 10>(a[lane], static_cast<Rounding>(i.immediate)) << 13;
+    const float x = (i.flags & kRelu) && a[lane] <= 0 ? 0.0f : a[lane];
+    // A NaN keeps its place among the NaNs of f32: all ones.
+    d[lane] = x != x ? kCanonicalNan : encode<8, 10>(x, static_cast<Rounding>(i.immediate)) << 13;
   });
 }
 
@@ -288,61 +291,88 @@ Handler pick_fast(Type to, Type from) {
   return nullptr;
 }
 
-void decode_cvt(Decoder& d, Form& form, Instruction& out) {
-  Rounding rounding = Rounding::NearestEven;
-  form.take("rn");
-  if (form.take("rz")) rounding = Rounding::Zero;
-  if (form.take("rm")) rounding = Rounding::Down;
-  if (form.take("rp")) rounding = Rounding::Up;
-  if (form.take("rna")) rounding = Rounding::NearestAway;
-  const struct {
-    const char* name;
-    Rounding rounding;
-  } whole[] = {{"rni", Rounding::NearestEven},
-               {"rzi", Rounding::Zero},
-               {"rmi", Rounding::Down},
-               {"rpi", Rounding::Up}};
-  for (const auto& mode : whole)
-    if (form.take(mode.name)) {
-      rounding = mode.rounding;
-      out.flags |= kToWhole;
-    }
-  if (form.take("sat")) out.flags |= kSaturate;
-  if (form.take("ftz")) out.flags |= kFlush;
+bool is_whole(Type type) {
+  return is_integer(type) || type == Type::U8 || type == Type::S8;
+}
+bool is_half(Type type) {
+  return type == Type::F16 || type == Type::BF16;
+}
+
+// Two f32 into a packed pair, the first into the high half.
+void decode_pair(Decoder& d, Form& form, Instruction& out, Type to) {
+  const int mode = form.take_one({"rn", "rz"});
   if (form.take("relu")) out.flags |= kRelu;
+  if (mode < 0 || form.take_type() != Type::F32) form.unsupported();
+  out.immediate = static_cast<int64_t>(mode ? Rounding::Zero : Rounding::NearestEven);
+  const bool plain = out.flags == 0 && mode == 0;
+  if (to == Type::F16X2) {
+    out.handler = plain ? pair_nearest<half_nearest> : pair_general<HalfTag>;
+  } else {
+    out.handler = plain ? pair_nearest<bfloat_nearest> : pair_general<BfloatTag>;
+  }
+  out.dst = d.destination(d.operand(0), Type::B32);
+  out.a = d.source(d.operand(1), Type::F32);
+  out.b = d.source(d.operand(2), Type::F32);
+}
+
+void decode_tf32(Decoder& d, Form& form, Instruction& out) {
+  const int mode = form.take_one({"rna", "rn", "rz"});
+  constexpr Rounding kModes[] = {Rounding::NearestAway, Rounding::NearestEven, Rounding::Zero};
+  if (mode > 0 && form.take("relu")) out.flags |= kRelu;
+  if (mode < 0 || form.take_type() != Type::F32) form.unsupported();
+  out.immediate = static_cast<int64_t>(kModes[mode]);
+  out.handler = float_to_tf32;
+  out.dst = d.destination(d.operand(0), Type::B32);
+  out.a = d.source(d.operand(1), Type::F32);
+}
+
+// The rounding that the pair of types asks for: to whole numbers, to a shorter format, or none.
+Rounding take_rounding(Form& form, Instruction& out, Type to, Type from) {
+  constexpr Rounding kModes[] = {Rounding::NearestEven, Rounding::Zero, Rounding::Down,
+                                 Rounding::Up};
+  const bool to_whole = is_whole(to), from_whole = is_whole(from);
+  if (to_whole && from_whole) return Rounding::NearestEven;
+  const bool same = to == from;
+  int mode = -1;
+  if (to_whole || same) {
+    mode = form.take_one({"rni", "rzi", "rmi", "rpi"});
+    if (mode >= 0 && same) out.flags |= kToWhole;
+    if (mode < 0 && to_whole) form.unsupported("without a rounding");
+  } else if (from_whole || byte_size(to) < byte_size(from)) {
+    mode = form.take_one({"rn", "rz", "rm", "rp"});
+    if (mode < 0) form.unsupported("without a rounding");
+  } else if (is_half(to) && is_half(from)) {
+    mode = form.take_one({"rn", "rz"});
+    if (mode < 0) form.unsupported("without a rounding");
+  }
+  return mode < 0 ? Rounding::NearestEven : kModes[mode];
+}
+
+void decode_cvt(Decoder& d, Form& form, Instruction& out) {
+  if (form.take("tf32")) return decode_tf32(d, form, out);
+  const Type to = form.take_type();
+  if (to == Type::F16X2 || to == Type::BF16X2) return decode_pair(d, form, out, to);
+  const Type from = form.take_type();
+  auto known = [](Type type) {
+    return is_whole(type) || is_half(type) || type == Type::F32 || type == Type::F64;
+  };
+  if (!known(to) || !known(from)) form.unsupported();
+  const Rounding rounding = take_rounding(form, out, to, from);
+  const bool is_f32 = to == Type::F32 || from == Type::F32, wholes = is_whole(to) && is_whole(from);
+  if (form.take("sat")) out.flags |= kSaturate;
+  if (is_f32 && !wholes && form.take("ftz")) out.flags |= kFlush;
+  if (is_half(to) && from == Type::F32 && rounding != Rounding::Down && rounding != Rounding::Up &&
+      !(out.flags & (kSaturate | kFlush)) && form.take("relu"))
+    out.flags |= kRelu;
   out.immediate = static_cast<int64_t>(rounding);
-  if (form.take("tf32")) {
-    if (form.take_type() != Type::F32) form.unsupported();
-    out.handler = float_to_tf32;
-    out.dst = d.destination(d.operand(0), Type::B32);
-    out.a = d.source(d.operand(1), Type::F32);
-    return;
-  }
-  const Type to = form.take_type(), from = form.take_type();
+  if (!form.all_taken()) form.unsupported("this combination of modifiers");
   const bool plain = out.flags == 0 && rounding == Rounding::NearestEven;
-  if (to == Type::F16X2 || to == Type::BF16X2) {
-    if (from != Type::F32) form.unsupported();
-    if (to == Type::F16X2) {
-      out.handler = plain ? pair_nearest<half_nearest> : pair_general<HalfTag>;
-    } else {
-      out.handler = plain ? pair_nearest<bfloat_nearest> : pair_general<BfloatTag>;
-    }
-    out.dst = d.destination(d.operand(0), Type::B32);
-    out.a = d.source(d.operand(1), Type::F32);
-    out.b = d.source(d.operand(2), Type::F32);
-    return;
-  }
   int to_bytes = 0, from_bytes = 0;
   out.dst = d.destination_any(d.operand(0), to_bytes, byte_size(to) == 1 ? 2 : byte_size(to));
   out.a = d.source_any(d.operand(1), from_bytes, byte_size(from) == 1 ? Type::B16 : from);
   const bool exact_registers = to_bytes == byte_size(to) && from_bytes == byte_size(from);
   if (plain && exact_registers) out.handler = pick_fast(to, from);
   if (!out.handler) out.handler = pick(to, from, to_bytes, from_bytes);
-  if (!out.handler) form.unsupported();
-  // A value is rounded to whole before it becomes an integer in any case; the flag is for float to
-  // float.
-  if (is_integer(to) || to == Type::U8 || to == Type::S8)
-    out.flags &= static_cast<uint8_t>(~kToWhole);
 }
 
 }  // namespace

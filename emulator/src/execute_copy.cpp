@@ -41,7 +41,7 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
   copy.instruction = &i;
   uint64_t shared[32], global[32];
   lane_addresses(w, i, active, shared);
-  uint32_t reading = 0;
+  uint32_t reading = 0, partial = 0;
   for_each_active(active, [&](int lane) {
     copy.shared[lane] = static_cast<uint32_t>(shared[lane]);
     global[lane] = copy.global[lane] =
@@ -49,13 +49,30 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
     copy.source_bytes[lane] = i.c == kNone ? i.width : w.reg<uint32_t>(i.c)[lane];
     if (i.d != kNone && (w.predicate(i.d) >> lane & 1)) copy.source_bytes[lane] = 0;  // ignore-src
     copy.group[lane] = w.copy_groups[lane];
-    if (copy.source_bytes[lane] >= i.width) reading |= 1u << lane;
+    if (copy.source_bytes[lane] > i.width)
+      fault(kErrorIllegalInstruction,
+            i.text + " with a source size of " + std::to_string(copy.source_bytes[lane]) +
+                " bytes, more than the copy's " + std::to_string(i.width),
+            lane);
+    if (copy.source_bytes[lane] == i.width) {
+      reading |= 1u << lane;
+    } else if (copy.source_bytes[lane]) {
+      partial |= 1u << lane;
+    }
   });
   // The addresses are checked and counted now; the copying is left for the wait.
   if (reading) {
     count_global(w, reading, global, i.width, AccessKind::Load);
     for (uint32_t left = reading; left;) global_span(w, left, global, i.width, AccessKind::Load, 0);
   }
+  // Copies cut short read only so many bytes, which need not be a power of two: one at a time.
+  if (partial) count_global(w, partial, global, i.width, AccessKind::Load);
+  for_each_active(partial, [&](int lane) {
+    for (uint32_t k = 0; k < copy.source_bytes[lane]; ++k, ++global[lane]) {
+      uint32_t left = 1u << lane;
+      global_span(w, left, global, 1, AccessKind::Load, 0);
+    }
+  });
   count_shared(w, active, shared, i.width, AccessKind::Store);
   w.copies.push_back(copy);
 }
@@ -94,10 +111,11 @@ void decode_copy(Decoder& d, Form& form, Instruction& out) {
     out.flags = 1;
     return;
   }
-  if (!form.take_any("ca", "cg")) form.unsupported();
-  form.take_any("shared", "shared::cta");
-  if (!form.take("global")) form.unsupported();
-  form.take_any("L2::cache_hint", "L2::64B", "L2::128B", "L2::256B");
+  const int cache = form.take_one({"ca", "cg"});
+  if (cache < 0 || form.take_one({"shared", "shared::cta"}) < 0 || !form.take("global"))
+    form.unsupported();
+  form.ignore_one({"L2::64B", "L2::128B", "L2::256B"});
+  form.ignore_one({"L2::cache_hint"});
   out.handler = issue;
   out.space = Space::Shared;
   d.address(d.operand(0), out);
@@ -111,7 +129,8 @@ void decode_copy(Decoder& d, Form& form, Instruction& out) {
   if (from.immediate != static_cast<int32_t>(from.immediate))
     form.unsupported("an offset that large");
   out.width = static_cast<uint8_t>(d.operand(2).value);
-  if (out.width != 4 && out.width != 8 && out.width != 16) form.unsupported("a copy of that size");
+  if (out.width != 16 && (cache == 1 || (out.width != 4 && out.width != 8)))
+    form.unsupported("a copy of that size");
   if (d.operand_count() > 3) {
     const Operand& extra = d.operand(3);
     const bool is_predicate =

@@ -1,11 +1,9 @@
-// f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, min, max, abs, neg, and
-// approximate functions.
+// f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, rcp, sqrt, min, max, abs, neg.
 #include "execute_float.h"
 
 #include <cmath>
 
-#include "float_formats.h"
-#include "lanes.h"
+#include "float_around.h"
 
 namespace fusednorm::emulator {
 namespace {
@@ -85,73 +83,9 @@ struct Reciprocal {
   static T apply(T a) { return finish(T(1) / a); }
 };
 
-// Approximate functions: the device's are within an ulp or two; here they are the rounded exact
-// value.
-struct ReciprocalRoot {
-  static float apply(float a) { return canonical(float(1.0 / std::sqrt(double(a)))); }
+struct ReciprocalWide {  // there is only an .ftz form
+  static double apply(double a) { return flush_wide(cut(1.0 / flush_wide(a))); }
 };
-struct Exp2 {
-  static float apply(float a) { return canonical(std::exp2(a)); }
-};
-struct Log2 {
-  static float apply(float a) { return canonical(std::log2(a)); }
-};
-struct Sine {
-  static float apply(float a) { return canonical(std::sin(a)); }
-};
-struct Cosine {
-  static float apply(float a) { return canonical(std::cos(a)); }
-};
-struct Tanh {
-  static float apply(float a) { return canonical(std::tanh(a)); }
-};
-// The f64 forms give 32 good bits: the low word is cut off.
-inline double cut(double x) {
-  return bit_cast<double>(bit_cast<uint64_t>(x) & ~0xffffffffull);
-}
-struct ReciprocalWide {
-  static double apply(double a) { return cut(1.0 / a); }
-};
-struct ReciprocalRootWide {
-  static double apply(double a) { return cut(1.0 / std::sqrt(a)); }
-};
-
-// .ftz and .sat around an operation on f32.
-template <class Op, bool kFlush, bool kSaturate>
-struct Around {
-  static float in(float x) { return kFlush ? flush(x) : x; }
-  static float out(float x) {
-    if (kFlush) x = flush(x);
-    if (kSaturate) x = x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;  // NaN becomes 0
-    return x;
-  }
-  static float apply(float a) { return out(Op::apply(in(a))); }
-  static float apply(float a, float b) { return out(Op::apply(in(a), in(b))); }
-  static float apply(float a, float b, float c) { return out(Op::apply(in(a), in(b), in(c))); }
-};
-
-template <class Op>
-Handler pick_unary(bool ftz, bool sat) {
-  if (ftz)
-    return sat ? unary_handler<float, Around<Op, true, true>>
-               : unary_handler<float, Around<Op, true, false>>;
-  return sat ? unary_handler<float, Around<Op, false, true>> : unary_handler<float, Op>;
-}
-template <class Op>
-Handler pick_binary(bool ftz, bool sat) {
-  if (ftz)
-    return sat ? binary_handler<float, Around<Op, true, true>>
-               : binary_handler<float, Around<Op, true, false>>;
-  return sat ? binary_handler<float, Around<Op, false, true>> : binary_handler<float, Op>;
-}
-template <class Op>
-Handler pick_ternary(bool ftz, bool sat) {
-  if (ftz)
-    return sat ? ternary_handler<float, Around<Op, true, true>>
-               : ternary_handler<float, Around<Op, true, false>>;
-  return sat ? ternary_handler<float, Around<Op, false, true>> : ternary_handler<float, Op>;
-}
-
 template <class Op>
 struct Three {
   static float apply(float a, float b, float c) { return Op::apply(Op::apply(a, b), c); }
@@ -244,35 +178,46 @@ int source_count(const std::string& name) {
 
 void decode_float(Decoder& d, Form& form, Instruction& out) {
   const std::string& name = form.opcode();
-  const bool ftz = form.take("ftz"), sat = form.take("sat"), nan = form.take("NaN");
-  const bool approximate = form.take_any("approx", "full");
-  Rounding rounding = Rounding::NearestEven;
-  const bool nearest = form.take("rn");
-  if (form.take("rz")) rounding = Rounding::Zero;
-  if (form.take("rm")) rounding = Rounding::Down;
-  if (form.take("rp")) rounding = Rounding::Up;
+  const bool smallest = name == "min" || name == "max", sign_only = name == "abs" || name == "neg";
+  const bool iterative = name == "div" || name == "rcp" || name == "sqrt";
+  const bool fused = name == "fma" || name == "mad";
+  const bool ftz = form.take("ftz");
+  const bool sat = !smallest && !sign_only && !iterative && form.take("sat");
+  const bool nan = smallest && form.take("NaN");
+  const bool approximate =
+      iterative && (form.take("approx") || (name == "div" && form.take("full")));
+  int mode = -1;  // -1: none given
+  if (!smallest && !sign_only && !approximate) mode = form.take_one({"rn", "rz", "rm", "rp"});
+  constexpr Rounding kModes[] = {Rounding::NearestEven, Rounding::Zero, Rounding::Down,
+                                 Rounding::Up};
+  const Rounding rounding = mode < 0 ? Rounding::NearestEven : kModes[mode];
   const Type type = form.take_type();
+  if (mode < 0 && (fused || (iterative && !approximate))) form.unsupported("without a rounding");
   if (type == Type::F32X2) {
-    if (rounding != Rounding::NearestEven) form.unsupported();
+    if (rounding != Rounding::NearestEven || sat) form.unsupported();
     decode_packed(d, form, out, name, ftz);
     return;
   }
-  if (type != Type::F32 && type != Type::F64) form.unsupported();
-  const bool iterative = name == "div" || name == "rcp" || name == "sqrt";
+  if (type == Type::F64) {
+    const bool short_reciprocal = name == "rcp" && approximate;
+    if (ftz != short_reciprocal || sat || nan || (approximate && !short_reciprocal))
+      form.unsupported();
+  } else if (type != Type::F32) {
+    form.unsupported();
+  }
   if (iterative && !approximate) out.cost = 10;  // IEEE: a routine of about ten instructions
-  (void)nearest;
   const int sources = source_count(name);
   if (rounding != Rounding::NearestEven) {
     out.handler = pick_directed_rounding(name, type, ftz, sat);
     out.immediate = static_cast<int64_t>(rounding);
   } else if (type == Type::F64 && approximate) {
-    out.handler = name == "rcp" ? unary_handler<double, ReciprocalWide> : nullptr;
+    out.handler = unary_handler<double, ReciprocalWide>;
   } else {
     out.handler = type == Type::F64 ? pick_double(name) : pick_single(name, ftz, sat, nan);
   }
   if (!out.handler) form.unsupported();
-  if (sources == 2 && d.operand_count() == 4 && (name == "min" || name == "max")) {
-    if (type != Type::F32 || ftz || sat || nan) form.unsupported("three operands");
+  if (smallest && d.operand_count() == 4) {
+    if (type != Type::F32 || ftz || nan) form.unsupported("three operands");
     out.handler = name == "min" ? ternary_handler<float, Three<Minimum<float>>>
                                 : ternary_handler<float, Three<Maximum<float>>>;
     decode_ternary(d, out, type);
@@ -287,36 +232,24 @@ void decode_float(Decoder& d, Form& form, Instruction& out) {
 
 // add, sub, mul, div, min, max, abs, neg, fma: integer, floating-point or half by their type.
 void decode_arithmetic(Decoder& d, Form& form, Instruction& out) {
-  for (const std::string& part : form.statement().opcode) {
-    const Type type = type_from_name(part);
-    if (type == Type::F16 || type == Type::F16X2 || type == Type::BF16 || type == Type::BF16X2) {
+  switch (form.type()) {
+    case Type::F16:
+    case Type::F16X2:
+    case Type::BF16:
+    case Type::BF16X2:
       decode_half_arithmetic(d, form, out);
       return;
-    }
-    if (type == Type::F32 || type == Type::F64 || type == Type::F32X2) {
+    case Type::F32:
+    case Type::F32X2:
+    case Type::F64:
       decode_float(d, form, out);
       return;
-    }
+    default:
+      if (!decode_integer_arithmetic(d, form, out)) form.unsupported();
   }
-  if (!decode_integer_arithmetic(d, form, out)) form.unsupported();
 }
 
-template <class Op>
-void decode_approximate(Decoder& d, Form& form, Instruction& out) {
-  const bool ftz = form.take("ftz");
-  if (!form.take("approx")) form.unsupported();
-  const Type type = form.take_type();
-  if (type == Type::F64 && form.opcode() == "rsqrt") {
-    out.handler = unary_handler<double, ReciprocalRootWide>;
-  } else if (type == Type::F32) {
-    out.handler = pick_unary<Op>(ftz, false);
-  } else {
-    form.unsupported();
-  }
-  decode_unary(d, out, type);
-}
-
-template <class T, class Bits>
+template <class T>
 void copy_sign(Warp& w, const Instruction& i, uint32_t active) {
   const T* a = w.reg<T>(i.a);
   const T* b = w.reg<T>(i.b);
@@ -351,27 +284,18 @@ void add_float_opcodes(OpcodeTable& table) {
   static DecodeFunction kept_integer_mad;
   kept_integer_mad = integer_mad;
   table["mad"] = [](Decoder& d, Form& form, Instruction& out) {
-    const Type type = type_from_name(form.statement().opcode.back());
+    const Type type = form.type();
     (type == Type::F32 || type == Type::F64 ? decode_float : kept_integer_mad)(d, form, out);
   };
-  table["rsqrt"] = decode_approximate<ReciprocalRoot>;
-  table["ex2"] = decode_approximate<Exp2>;
-  table["lg2"] = decode_approximate<Log2>;
-  table["sin"] = decode_approximate<Sine>;
-  table["cos"] = decode_approximate<Cosine>;
-  table["tanh"] = decode_approximate<Tanh>;
   table["copysign"] = [](Decoder& d, Form& form, Instruction& out) {
     const Type type = form.take_type();
     if (type != Type::F32 && type != Type::F64) form.unsupported();
-    out.handler = type == Type::F32 ? copy_sign<float, uint32_t> : copy_sign<double, uint64_t>;
+    out.handler = type == Type::F32 ? copy_sign<float> : copy_sign<double>;
     decode_binary(d, out, type);
   };
   table["testp"] = [](Decoder& d, Form& form, Instruction& out) {
-    const char* const properties[] = {"finite",     "infinite", "number",
-                                      "notanumber", "normal",   "subnormal"};
-    out.immediate = -1;
-    for (int k = 0; k < 6; ++k)
-      if (form.take(properties[k])) out.immediate = k;
+    out.immediate =
+        form.take_one({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
     const Type type = form.take_type();
     if (out.immediate < 0 || (type != Type::F32 && type != Type::F64)) form.unsupported();
     out.handler = type == Type::F32 ? test_property<float> : test_property<double>;

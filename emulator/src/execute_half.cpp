@@ -13,14 +13,14 @@ struct Half {
   static double decode(uint16_t bits) { return decode_half(bits); }
   static uint16_t encode(double x) { return encode_half(x); }
   static bool is_nan(uint16_t bits) { return (bits & 0x7fff) > 0x7c00; }
-  static constexpr uint16_t kOne = 0x3c00;
+  static constexpr uint16_t kOne = 0x3c00, kInfinity = 0x7c00;
 };
 struct Bfloat {
   static constexpr uint16_t kNan = 0x7fff;
   static double decode(uint16_t bits) { return decode_bfloat(bits); }
   static uint16_t encode(double x) { return encode_bfloat(x); }
   static bool is_nan(uint16_t bits) { return (bits & 0x7fff) > 0x7f80; }
-  static constexpr uint16_t kOne = 0x3f80;
+  static constexpr uint16_t kOne = 0x3f80, kInfinity = 0x7f80;
 };
 
 // A double holds sums (bf16: to well past twice the bits) and products of two such numbers; fma
@@ -90,7 +90,9 @@ struct Tanh {
   static uint16_t apply(uint16_t a) { return F::encode(std::tanh(F::decode(a))); }
 };
 
-// flags: 1 relu, 2 sat; kPacked lanes hold two numbers, 64 in a row.
+enum Flags : uint8_t { kRelu = 1, kSaturate = 2, kFlush = 4 };
+
+// kPacked lanes hold two numbers, 64 in a row.
 template <class F, class Op, int kSources, bool kPacked>
 void half_handler(Warp& w, const Instruction& i, uint32_t active) {
   uint16_t* d = w.reg<uint16_t>(i.dst);
@@ -102,8 +104,9 @@ void half_handler(Warp& w, const Instruction& i, uint32_t active) {
     if constexpr (kSources == 1) value = Op::apply(a[k]);
     if constexpr (kSources == 2) value = Op::apply(a[k], b[k]);
     if constexpr (kSources == 3) value = Op::apply(a[k], b[k], c[k]);
-    if ((i.flags & 1) && !F::is_nan(value) && (value & 0x8000)) value = 0;
-    if (i.flags & 2) {
+    if ((i.flags & kFlush) && (value & F::kInfinity) == 0) value &= 0x8000;
+    if ((i.flags & kRelu) && !F::is_nan(value) && (value & 0x8000)) value = 0;
+    if (i.flags & kSaturate) {
       if (F::is_nan(value) || (value & 0x8000)) value = 0;
       if (value > F::kOne) value = F::kOne;
     }
@@ -142,47 +145,36 @@ Handler pick(const std::string& name, bool nan) {
 
 void decode_half_arithmetic(Decoder& d, Form& form, Instruction& out) {
   const std::string& name = form.opcode();
-  form.take("rn");
-  form.take("approx");
-  const bool nan = form.take("NaN");
-  out.flags = static_cast<uint8_t>((form.take("relu") ? 1 : 0) | (form.take("sat") ? 2 : 0));
-  const bool ftz = form.take("ftz");
   const Type type = form.take_type();
-  if (ftz && type != Type::BF16 && type != Type::BF16X2) form.unsupported("f16 with .ftz");
+  const bool bfloat = type == Type::BF16 || type == Type::BF16X2;
+  const bool approximate = name == "ex2" || name == "tanh",
+             smallest = name == "min" || name == "max";
+  const bool sums = name == "add" || name == "sub" || name == "mul";
+  const bool nan = smallest && form.take("NaN");
+  if (approximate && !form.take("approx")) form.unsupported();
+  if (sums) form.take("rn");  // the only rounding
+  if (name == "fma" && !form.take("rn")) form.unsupported("without a rounding");
+  if (!bfloat && (sums || name == "fma") && form.take("sat")) {
+    out.flags = kSaturate;
+  } else if (name == "fma" && form.take("relu")) {
+    out.flags = kRelu;
+  } else if (name == "ex2" && bfloat) {  // there is only an .ftz form
+    if (!form.take("ftz")) form.unsupported("without .ftz");
+    out.flags = kFlush;
+  }
   out.handler = type == Type::F16      ? pick<Half, false>(name, nan)
                 : type == Type::F16X2  ? pick<Half, true>(name, nan)
                 : type == Type::BF16   ? pick<Bfloat, false>(name, nan)
                 : type == Type::BF16X2 ? pick<Bfloat, true>(name, nan)
                                        : nullptr;
   if (!out.handler) form.unsupported();
-  const size_t operands = d.operand_count();
-  if (operands == 2) {
-    decode_unary(d, out, type);
-  } else if (operands == 3) {
+  if (name == "fma") {
+    decode_ternary(d, out, type);
+  } else if (sums || smallest) {
     decode_binary(d, out, type);
   } else {
-    decode_ternary(d, out, type);
+    decode_unary(d, out, type);
   }
-}
-
-void add_half_opcodes(OpcodeTable& table) {
-  // ex2 and tanh have f32 forms too: tell them apart by type.
-  static DecodeFunction single_ex2, single_tanh;
-  single_ex2 = table["ex2"];
-  single_tanh = table["tanh"];
-  auto is_half = [](const Form& form) {
-    const int size = byte_size(type_from_name(form.statement().opcode.back()));
-    const Type type = type_from_name(form.statement().opcode.back());
-    return size == 2 || type == Type::F16X2 || type == Type::BF16X2;
-  };
-  static bool (*half_form)(const Form&);
-  half_form = is_half;
-  table["ex2"] = [](Decoder& d, Form& form, Instruction& out) {
-    (half_form(form) ? decode_half_arithmetic : single_ex2)(d, form, out);
-  };
-  table["tanh"] = [](Decoder& d, Form& form, Instruction& out) {
-    (half_form(form) ? decode_half_arithmetic : single_tanh)(d, form, out);
-  };
 }
 
 }  // namespace fusednorm::emulator

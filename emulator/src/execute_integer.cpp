@@ -94,13 +94,22 @@ struct SubtractSaturated {
     return sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : int32_t(sum);
   }
 };
-template <class T>
+// Products of the low 24 bits: bits 0 to 31 of the 48, or 16 to 47.
+template <class T, bool kHigh>
 struct Multiply24 {
+  static T low_bits(T x) { return T(uint32_t(x) << 8) >> 8; }
   static T apply(T a, T b) {
-    constexpr int kDrop = 8;
-    return T((uint32_t(a) << kDrop >> kDrop) * (uint32_t(b) << kDrop >> kDrop));
+    return T((Wide<T>(low_bits(a)) * Wide<T>(low_bits(b))) >> (kHigh ? 16 : 0));
   }
+  static T apply(T a, T b, T c) { return T(Unsigned<T>(apply(a, b)) + Unsigned<T>(c)); }
 };
+template <class T>
+Handler pick_24(bool high, bool add) {
+  if (add)
+    return high ? ternary_handler<T, Multiply24<T, true>>
+                : ternary_handler<T, Multiply24<T, false>>;
+  return high ? binary_handler<T, Multiply24<T, true>> : binary_handler<T, Multiply24<T, false>>;
+}
 
 template <class T>
 void multiply_wide(Warp& w, const Instruction& i, uint32_t active) {
@@ -146,7 +155,7 @@ void add_with_carry(Warp& w, const Instruction& i, uint32_t active) {
   if (i.flags & 4) write_predicate(w, i.d, active, carry_out);
 }
 
-template <class A, class B, int kBytes>
+template <class A, class B>
 void dot_product(Warp& w, const Instruction& i, uint32_t active) {
   const uint32_t* a = w.reg<uint32_t>(i.a);
   const uint32_t* b = w.reg<uint32_t>(i.b);
@@ -218,11 +227,10 @@ bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
   const std::string& name = form.opcode();
   if (decode_pair(d, form, out)) return true;
   if (name == "add" || name == "sub") {
-    for (const std::string& part : form.statement().opcode)
-      if (part == "cc") {
-        decode_carry(d, form, out);
-        return true;
-      }
+    if (form.has("cc")) {
+      decode_carry(d, form, out);
+      return true;
+    }
     if (form.take("sat")) {
       if (integer_type(form) != Type::S32) form.unsupported();
       out.handler = name == "add" ? binary_handler<int32_t, AddSaturated>
@@ -236,7 +244,8 @@ bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
                     [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, Subtract); });
     }
   } else if (name == "mul") {
-    const bool low = form.take("lo"), high = form.take("hi"), wide = form.take("wide");
+    const int part = form.take_one({"lo", "hi", "wide"});
+    const bool low = part == 0, high = part == 1, wide = part == 2;
     if (low) {
       decode_simple(d, form, out, [](Type t) {
         return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, MultiplyLow);
@@ -288,7 +297,8 @@ void add_integer_opcodes(OpcodeTable& table) {
                   [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Remainder); });
   };
   table["mad"] = [](Decoder& d, Form& form, Instruction& out) {
-    const bool low = form.take("lo"), high = form.take("hi"), wide = form.take("wide");
+    const int part = form.take_one({"lo", "hi", "wide"});
+    const bool low = part == 0, high = part == 1, wide = part == 2;
     const Type type = integer_type(form);
     if (low) {
       out.handler = FUSEDNORM_SELECT_UNSIGNED(ternary_handler, type, MadLow);
@@ -310,12 +320,17 @@ void add_integer_opcodes(OpcodeTable& table) {
       form.unsupported();
     }
   };
-  table["mul24"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (!form.take("lo")) form.unsupported();
+  table["mul24"] = table["mad24"] = [](Decoder& d, Form& form, Instruction& out) {
+    const int part = form.take_one({"lo", "hi"});
     const Type type = integer_type(form);
-    if (type != Type::U32) form.unsupported();
-    out.handler = binary_handler<uint32_t, Multiply24<uint32_t>>;
-    decode_binary(d, out, type);
+    if (part < 0 || byte_size(type) != 4) form.unsupported();
+    const bool high = part == 1, add = form.opcode() == "mad24";
+    out.handler = is_signed(type) ? pick_24<int32_t>(high, add) : pick_24<uint32_t>(high, add);
+    if (add) {
+      decode_ternary(d, out, type);
+    } else {
+      decode_binary(d, out, type);
+    }
   };
   table["sad"] = [](Decoder& d, Form& form, Instruction& out) {
     const Type type = integer_type(form);
@@ -325,13 +340,13 @@ void add_integer_opcodes(OpcodeTable& table) {
   table["dp4a"] = [](Decoder& d, Form& form, Instruction& out) {
     const Type a = form.take_type(), b = form.take_type();
     if (a == Type::U32 && b == Type::U32) {
-      out.handler = dot_product<uint8_t, uint8_t, 4>;
+      out.handler = dot_product<uint8_t, uint8_t>;
     } else if (a == Type::S32 && b == Type::S32) {
-      out.handler = dot_product<int8_t, int8_t, 4>;
+      out.handler = dot_product<int8_t, int8_t>;
     } else if (a == Type::S32 && b == Type::U32) {
-      out.handler = dot_product<int8_t, uint8_t, 4>;
+      out.handler = dot_product<int8_t, uint8_t>;
     } else if (a == Type::U32 && b == Type::S32) {
-      out.handler = dot_product<uint8_t, int8_t, 4>;
+      out.handler = dot_product<uint8_t, int8_t>;
     } else {
       form.unsupported();
     }

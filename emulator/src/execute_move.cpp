@@ -106,6 +106,9 @@ bool decode_clock(Decoder& d, Instruction& out, const Operand& operand, Type typ
 void decode_mov(Decoder& d, Form& form, Instruction& out) {
   out.cost = 0;
   const Type type = form.take_type();
+  if (!is_bits(type) && !is_integer(type) && type != Type::B128 && type != Type::F32 &&
+      type != Type::F64 && type != Type::Pred)
+    form.unsupported();
   const Operand &to = d.operand(0), &from = d.operand(1);
   if (type == Type::Pred) {
     bool negated = false;
@@ -120,7 +123,6 @@ void decode_mov(Decoder& d, Form& form, Instruction& out) {
     return;
   }
   const int bytes = byte_size(type);
-  if (bytes < 2) form.unsupported();
   if (to.kind == Operand::Kind::List || from.kind == Operand::Kind::List) {
     const bool packing = from.kind == Operand::Kind::List;
     const Operand& parts = packing ? from : to;
@@ -169,14 +171,18 @@ void convert_address_narrow(Warp& w, const Instruction& i, uint32_t active) {
 }
 
 uint64_t window_of(Form& form) {
-  if (form.take_any("shared", "shared::cta", "shared::cluster")) return kSharedWindow;
+  if (form.take_one({"shared", "shared::cta", "shared::cluster"}) >= 0) return kSharedWindow;
   if (form.take("local")) return kLocalWindow;
-  if (form.take_any("param", "param::entry")) return kParamWindow;
-  if (form.take_any("global", "const")) return 0;
+  if (form.take_one({"param", "param::entry"}) >= 0) return kParamWindow;
+  if (form.take_one({"global", "const"}) >= 0) return 0;
   form.unsupported();
 }
 
-// flags: 1 own block's shared memory only
+bool is_address(Type type) {
+  return type == Type::U32 || type == Type::U64;
+}
+
+// flags: 1 own block's shared memory only, 2 constant memory, which lies among the global
 void is_in_window(Warp& w, const Instruction& i, uint32_t active) {
   const uint64_t* a = w.reg<uint64_t>(i.a);
   const uint64_t window = static_cast<uint64_t>(i.immediate);
@@ -186,6 +192,10 @@ void is_in_window(Warp& w, const Instruction& i, uint32_t active) {
                       ? in_window(a[lane], window)
                       : !in_window(a[lane], kSharedWindow) && !in_window(a[lane], kLocalWindow) &&
                             !in_window(a[lane], kParamWindow);
+    if (inside && !window) {
+      const Allocation* at = w.launch->memory->find_live(a[lane], 1);
+      inside = (at && at->kind == MemoryKind::Constant) == ((i.flags & 2) != 0);
+    }
     if (i.flags & 1) {
       const uint32_t rank = uint32_t(a[lane]) >> kClusterRankShift;
       inside = inside && (rank == 0 || rank == w.block->rank + 1);
@@ -238,20 +248,15 @@ void add_move_opcodes(OpcodeTable& table) {
     const bool to = form.take("to");
     const uint64_t window = window_of(form);
     const Type type = form.take_type();
+    if (!is_address(type)) form.unsupported();
     out.cost = 0;
-    if (byte_size(type) == 4) {
-      out.handler = convert_address_narrow;
-    } else if (byte_size(type) == 8) {
-      out.handler = convert_address;
-    } else {
-      form.unsupported();
-    }
+    out.handler = type == Type::U32 ? convert_address_narrow : convert_address;
     out.immediate = static_cast<int64_t>(to ? 0 - window : window);
     decode_unary(d, out, type);
   };
   table["isspacep"] = [](Decoder& d, Form& form, Instruction& out) {
-    out.flags = form.take("shared::cta") ? 1 : 0;
-    out.immediate = static_cast<int64_t>(out.flags ? kSharedWindow : window_of(form));
+    out.flags = form.take("shared::cta") ? 1 : form.has("const") ? 2 : 0;
+    out.immediate = static_cast<int64_t>(out.flags == 1 ? kSharedWindow : window_of(form));
     out.handler = is_in_window;
     out.dst = d.predicate_destination(d.operand(0));
     out.a = d.source(d.operand(1), Type::U64);
@@ -259,6 +264,7 @@ void add_move_opcodes(OpcodeTable& table) {
   table["mapa"] = [](Decoder& d, Form& form, Instruction& out) {
     if (form.take("shared::cluster")) out.space = Space::Shared;
     const Type type = form.take_type();
+    if (!is_address(type)) form.unsupported();
     out.handler = byte_size(type) == 4 ? map_to_rank<uint32_t> : map_to_rank<uint64_t>;
     decode_unary(d, out, type);
     out.b = d.source(d.operand(2), Type::U32);
@@ -266,6 +272,7 @@ void add_move_opcodes(OpcodeTable& table) {
   table["getctarank"] = [](Decoder& d, Form& form, Instruction& out) {
     form.take("shared::cluster");
     const Type type = form.take_type();
+    if (!is_address(type)) form.unsupported();
     out.handler = byte_size(type) == 4 ? rank_of_address<uint32_t> : rank_of_address<uint64_t>;
     out.dst = d.destination(d.operand(0), Type::U32);
     out.a = d.source(d.operand(1), type);
@@ -273,7 +280,7 @@ void add_move_opcodes(OpcodeTable& table) {
   table["trap"] = [](Decoder&, Form&, Instruction& out) { out.handler = trap; };
   table["brkpt"] = [](Decoder&, Form&, Instruction& out) { out.handler = no_operation; };
   table["pmevent"] = [](Decoder&, Form& form, Instruction& out) {
-    form.take("mask");
+    form.ignore_one({"mask"});
     out.handler = no_operation;
   };
   table["nanosleep"] = [](Decoder&, Form& form, Instruction& out) {
@@ -282,20 +289,20 @@ void add_move_opcodes(OpcodeTable& table) {
   };
   // Launches of one stream never overlap here, so there is nothing to wait for.
   table["griddepcontrol"] = [](Decoder&, Form& form, Instruction& out) {
-    form.take_any("wait", "launch_dependents");
+    if (form.take_one({"wait", "launch_dependents"}) < 0) form.unsupported();
     out.handler = no_operation;
   };
   // A warpgroup's registers and L2 policies are advice.
   table["setmaxnreg"] = [](Decoder&, Form& form, Instruction& out) {
-    form.take_any("inc", "dec");
-    form.take_any("sync", "aligned");
-    if (form.take_type() != Type::U32) form.unsupported();
+    if (form.take_one({"inc", "dec"}) < 0 || !form.take("sync") || !form.take("aligned") ||
+        form.take_type() != Type::U32)
+      form.unsupported();
     out.handler = no_operation;
   };
   table["createpolicy"] = [](Decoder& d, Form& form, Instruction& out) {
-    form.take_any("fractional", "L2::evict_last", "L2::evict_normal", "L2::evict_first",
-                  "L2::evict_unchanged");
-    if (form.take_type() != Type::B64) form.unsupported();
+    const int policy = form.take_one(
+        {"L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"});
+    if (!form.take("fractional") || policy < 0 || form.take_type() != Type::B64) form.unsupported();
     out.handler = no_operation;
     out.dst = d.destination(d.operand(0), Type::B64);
   };

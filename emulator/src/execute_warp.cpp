@@ -1,6 +1,8 @@
 // What lanes of a warp do together: shfl, vote, match, redux, activemask, elect.
 #include <algorithm>
+#include <cmath>
 
+#include "float_formats.h"
 #include "lanes.h"
 #include "memory_access.h"
 
@@ -147,6 +149,37 @@ struct High {
   static T apply(T a, T b) { return b > a ? b : a; }
 };
 
+// NaNs lose against numbers, or win with kNan; all NaN is the canonical one. -0 is less than 0.
+template <bool kHigh, bool kMagnitude, bool kNan>
+void reduce_float(Warp& w, const Instruction& i, uint32_t active) {
+  const float* a = w.reg<float>(i.a);
+  const uint32_t* members = w.reg<uint32_t>(i.c);
+  float value[32];
+  ++w.counters->votes;
+  auto before = [](float x, float y) {
+    return x < y || (x == y && std::signbit(x) && !std::signbit(y));
+  };
+  for_each_active(active, [&](int lane) {
+    float best = bit_cast<float>(kCanonicalNan);
+    bool any_nan = false;
+    for_each_active(members[lane] & active, [&](int other) {
+      const float x = kMagnitude ? std::fabs(a[other]) : a[other];
+      any_nan = any_nan || x != x;
+      if (x == x && (best != best || (kHigh ? before(best, x) : before(x, best)))) best = x;
+    });
+    value[lane] = kNan && any_nan ? bit_cast<float>(kCanonicalNan) : best;
+  });
+  for_each_active(active, [&](int lane) { w.reg<float>(i.dst)[lane] = value[lane]; });
+}
+
+Handler pick_float_reduce(bool high, bool magnitude, bool nan) {
+  constexpr Handler kAll[] = {reduce_float<false, false, false>, reduce_float<false, false, true>,
+                              reduce_float<false, true, false>,  reduce_float<false, true, true>,
+                              reduce_float<true, false, false>,  reduce_float<true, false, true>,
+                              reduce_float<true, true, false>,   reduce_float<true, true, true>};
+  return kAll[(high ? 4 : 0) | (magnitude ? 2 : 0) | (nan ? 1 : 0)];
+}
+
 void elect(Warp& w, const Instruction& i, uint32_t active) {
   const uint32_t* members = w.reg<uint32_t>(i.c);
   uint32_t* d = w.reg<uint32_t>(i.dst);
@@ -172,12 +205,11 @@ void nothing(Warp& w, const Instruction&, uint32_t) {
 void add_warp_opcodes(OpcodeTable& table) {
   table["shfl"] = [](Decoder& d, Form& form, Instruction& out) {
     if (!form.take("sync")) form.unsupported("without .sync");
-    out.handler = form.take("up")     ? shuffle<kUp>
-                  : form.take("down") ? shuffle<kDown>
-                  : form.take("bfly") ? shuffle<kButterfly>
-                  : form.take("idx")  ? shuffle<kIndex>
-                                      : nullptr;
-    if (!out.handler || form.take_type() != Type::B32) form.unsupported();
+    constexpr Handler kModes[] = {shuffle<kUp>, shuffle<kDown>, shuffle<kButterfly>,
+                                  shuffle<kIndex>};
+    const int mode = form.take_one({"up", "down", "bfly", "idx"});
+    if (mode < 0 || form.take_type() != Type::B32) form.unsupported();
+    out.handler = kModes[mode];
     out.flow = Flow::Collective;
     decode_binary(d, out, Type::B32);
     if (d.operand(0).second_reg >= 0) out.dst2 = d.register_offset(d.operand(0).second_reg);
@@ -186,13 +218,11 @@ void add_warp_opcodes(OpcodeTable& table) {
   };
   table["vote"] = [](Decoder& d, Form& form, Instruction& out) {
     if (!form.take("sync")) form.unsupported("without .sync");
-    const bool ballot = form.take("ballot");
-    out.handler = ballot             ? vote<kBallot>
-                  : form.take("all") ? vote<kAll>
-                  : form.take("any") ? vote<kAny>
-                  : form.take("uni") ? vote<kUni>
-                                     : nullptr;
-    if (!out.handler || form.take_type() != (ballot ? Type::B32 : Type::Pred)) form.unsupported();
+    constexpr Handler kModes[] = {vote<kBallot>, vote<kAll>, vote<kAny>, vote<kUni>};
+    const int mode = form.take_one({"ballot", "all", "any", "uni"});
+    const bool ballot = mode == 0;
+    if (mode < 0 || form.take_type() != (ballot ? Type::B32 : Type::Pred)) form.unsupported();
+    out.handler = kModes[mode];
     out.flow = Flow::Collective;
     out.dst =
         ballot ? d.destination(d.operand(0), Type::B32) : d.predicate_destination(d.operand(0));
@@ -203,9 +233,10 @@ void add_warp_opcodes(OpcodeTable& table) {
   };
   table["match"] = [](Decoder& d, Form& form, Instruction& out) {
     if (!form.take("sync")) form.unsupported("without .sync");
-    const bool all = form.take("all");
-    if (!all && !form.take("any")) form.unsupported();
+    const int mode = form.take_one({"any", "all"});
+    const bool all = mode == 1;
     const Type type = form.take_type();
+    if (mode < 0 || (type != Type::B32 && type != Type::B64)) form.unsupported();
     out.handler = byte_size(type) == 4 ? (all ? match<uint32_t, true> : match<uint32_t, false>)
                                        : (all ? match<uint64_t, true> : match<uint64_t, false>);
     out.flow = Flow::Collective;
@@ -216,23 +247,27 @@ void add_warp_opcodes(OpcodeTable& table) {
   };
   table["redux"] = [](Decoder& d, Form& form, Instruction& out) {
     if (!form.take("sync")) form.unsupported();
-    const bool low = form.take("min"), high = form.take("max");
-    const bool add = form.take("add"), land = form.take("and"), lor = form.take("or"),
-               lxor = form.take("xor");
+    const int operation = form.take_one({"add", "min", "max", "and", "or", "xor"});
     const Type type = form.take_type();
-    if (low)
-      out.handler = type == Type::S32   ? reduce<int32_t, Low<int32_t>>
-                    : type == Type::F32 ? reduce<float, Low<float>>
-                                        : reduce<uint32_t, Low<uint32_t>>;
-    if (high)
-      out.handler = type == Type::S32   ? reduce<int32_t, High<int32_t>>
-                    : type == Type::F32 ? reduce<float, High<float>>
-                                        : reduce<uint32_t, High<uint32_t>>;
-    if (add) out.handler = reduce<uint32_t, Sum>;
-    if (land) out.handler = reduce<uint32_t, And>;
-    if (lor) out.handler = reduce<uint32_t, Or>;
-    if (lxor) out.handler = reduce<uint32_t, Xor>;
-    if (!out.handler || byte_size(type) != 4) form.unsupported();
+    const bool smallest = operation == 1 || operation == 2;
+    if (type == Type::F32 && smallest) {  // sm_100a and later
+      const bool magnitude = form.take("abs"), nan = form.take("NaN");
+      out.handler = pick_float_reduce(operation == 2, magnitude, nan);
+    } else if (type == Type::S32 && operation >= 0 && operation < 3) {
+      constexpr Handler kSigned[] = {reduce<uint32_t, Sum>, reduce<int32_t, Low<int32_t>>,
+                                     reduce<int32_t, High<int32_t>>};
+      out.handler = kSigned[operation];
+    } else if (type == Type::U32 && operation >= 0 && operation < 3) {
+      constexpr Handler kUnsigned[] = {reduce<uint32_t, Sum>, reduce<uint32_t, Low<uint32_t>>,
+                                       reduce<uint32_t, High<uint32_t>>};
+      out.handler = kUnsigned[operation];
+    } else if (type == Type::B32 && operation >= 3) {
+      constexpr Handler kLogic[] = {reduce<uint32_t, And>, reduce<uint32_t, Or>,
+                                    reduce<uint32_t, Xor>};
+      out.handler = kLogic[operation - 3];
+    } else {
+      form.unsupported();
+    }
     out.flow = Flow::Collective;
     decode_unary(d, out, type);
     out.c = d.source(d.operand(2), Type::B32);

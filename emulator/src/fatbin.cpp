@@ -8,9 +8,6 @@ namespace fusednorm::emulator {
 namespace {
 
 constexpr uint32_t kWrapperMagic = 0x466243b1, kHeaderMagic = 0xba55ed50;
-constexpr const char* kAdvice =
-    "compile with PTX embedded and uncompressed: nvcc -gencode arch=compute_XX,code=compute_XX "
-    "--no-compress";
 
 template <class T>
 T read(const uint8_t* at) {
@@ -81,7 +78,7 @@ Fatbin read_fatbin(const void* wrapper) {
 
 const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, std::string& why) {
   if (!fatbin.error.empty()) {
-    why = fatbin.error;
+    why = fatbin.error + "; " + kCompileAdvice;
     return nullptr;
   }
   const FatbinEntry* best = nullptr;
@@ -106,14 +103,14 @@ const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, std::string&
   if (!any_ptx) {
     why = std::string(
               "the fat binary holds no PTX, only machine code, which the emulator cannot run; ") +
-          kAdvice;
+          kCompileAdvice;
   } else if (compressed) {
     why = std::string("the PTX in the fat binary is compressed, which the emulator cannot read; ") +
-          kAdvice;
+          kCompileAdvice;
   } else {
     why = "no PTX in the fat binary is for a device of compute capability " +
           std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
-          " (it holds:" + targets + "); " + kAdvice;
+          " (it holds:" + targets + "); " + kCompileAdvice;
   }
   return nullptr;
 }

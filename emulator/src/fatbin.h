@@ -7,6 +7,10 @@
 
 namespace fusednorm::emulator {
 
+constexpr const char* kCompileAdvice =
+    "compile with PTX embedded and uncompressed: nvcc -gencode arch=compute_XX,code=compute_XX "
+    "--no-compress";
+
 struct FatbinEntry {
   bool is_ptx = false;
   bool is_compressed = false;

@@ -182,7 +182,7 @@ void run_launch(Launch& launch) {
   for (uint32_t k = 0; k < threads; ++k) workers.push_back(std::make_unique<Worker>(launch, k));
   launch.running_workers = threads;
   std::unique_ptr<GlobalRaces> races;
-  if (launch.checks.global_races) races = std::make_unique<GlobalRaces>(launch.blocks());
+  if (launch.checks.global_races) races = std::make_unique<GlobalRaces>();
   launch.global_races = races.get();
   std::vector<std::thread> others;
   auto body = [&](Worker& worker) {
@@ -195,11 +195,10 @@ void run_launch(Launch& launch) {
   for (std::thread& thread : others) thread.join();
   launch.global_races = nullptr;
   for (const auto& worker : workers) launch.counters.add(worker->counters);
-  for (Allocation* allocation : launch.memory->touched(launch.id)) {
+  for (Allocation* allocation : launch.memory->end_launch(launch.id)) {
     if (allocation->kind == MemoryKind::Constant) continue;  // has a cache of its own
     launch.counters.distinct_load_sectors += allocation->loaded_first.count();
     launch.counters.distinct_store_sectors += allocation->stored.count();
-    allocation->shadow.reset();
   }
 }
 

@@ -17,7 +17,7 @@ namespace fusednorm::emulator {
 struct Checks {
   bool uninitialised = true;  // reads of shared and global memory nobody wrote
   bool shared_races = true;
-  bool global_races = false;
+  bool global_races = true;
 };
 
 struct Warp;

@@ -112,6 +112,7 @@ Allocation* Memory::allocate(int device, uint64_t bytes, MemoryKind kind, uint64
     next = allocation->address + bytes + 512;
   }
   if (!allocation->fully_written) allocation->written.reset(bytes);
+  if (kind == MemoryKind::Device) used_[device] += bytes;
   Allocation* result = allocation.get();
   allocations_[result->address] = std::move(allocation);
   return result;
@@ -140,6 +141,7 @@ bool Memory::free(uint64_t address) {
     allocations_.erase(found);  // the host's addresses are used again
     return true;
   }
+  if (allocation.kind == MemoryKind::Device) used_[allocation.device] -= allocation.bytes;
   munmap(allocation.host, allocation.bytes ? allocation.bytes : 1);
   allocation.host = nullptr;
   allocation.freed = true;
@@ -169,12 +171,8 @@ Allocation* Memory::find_live(uint64_t address, uint64_t bytes) {
 
 uint64_t Memory::used(int device) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  uint64_t total = 0;
-  for (const auto& [address, allocation] : allocations_)
-    if (allocation->device == device && !allocation->freed &&
-        allocation->kind == MemoryKind::Device)
-      total += allocation->bytes;
-  return total;
+  const auto found = used_.find(device);
+  return found == used_.end() ? 0 : found->second;
 }
 
 std::string Memory::explain(uint64_t address, uint64_t bytes, int device) {
@@ -202,15 +200,17 @@ void Memory::begin_touch(Allocation& allocation, uint64_t launch, bool shadow) {
       (allocation.bytes + 31) / 32 + 1;  // one more: host memory need not start on a sector
   allocation.loaded_first.reset(sectors);
   allocation.stored.reset(sectors);
-  if (shadow) allocation.shadow.reset(new GlobalShadowCell[allocation.bytes / 4 + 2]);
+  if (shadow && !allocation.shadow) allocation.shadow = GlobalShadow::make(allocation.bytes);
+  touched_[launch].push_back(&allocation);
   allocation.touched_by.store(launch, std::memory_order_release);
 }
 
-std::vector<Allocation*> Memory::touched(uint64_t launch) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<Allocation*> out;
-  for (auto& [address, allocation] : allocations_)
-    if (allocation->touched_by.load() == launch) out.push_back(allocation.get());
+std::vector<Allocation*> Memory::end_launch(uint64_t launch) {
+  std::lock_guard<std::mutex> lock(touch_mutex_);
+  std::vector<Allocation*> out = std::move(touched_[launch]);
+  touched_.erase(launch);
+  for (Allocation* allocation : out)
+    if (allocation->shadow) allocation->shadow->end_launch(launch);
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "global_shadow.h"
 
 namespace fusednorm::emulator {
 
@@ -32,12 +33,6 @@ class AtomicBits {
   std::unique_ptr<std::atomic<uint64_t>[]> words_;
 };
 
-// Who last wrote and read two bytes of global memory in this launch (block index + 1 and its
-// clock).
-struct GlobalShadowCell {
-  std::atomic<uint64_t> writer{0}, reader{0};
-};
-
 struct Allocation {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -53,7 +48,7 @@ struct Allocation {
   // Of the launch `touched_by`.
   std::atomic<uint64_t> touched_by{0};
   AtomicBits loaded_first, stored;
-  std::unique_ptr<GlobalShadowCell[]> shadow;
+  std::unique_ptr<GlobalShadow> shadow;  // only where races are looked for
 
   ~Allocation();
   bool contains(uint64_t at, uint64_t size) const {
@@ -76,14 +71,15 @@ class Memory {
   // A sentence on why `bytes` at `address` are not accessible on `device`.
   std::string explain(uint64_t address, uint64_t bytes, int device);
   void begin_touch(Allocation& allocation, uint64_t launch,
-                   bool shadow);  // clears the launch's marks once
-  std::vector<Allocation*> touched(uint64_t launch);
+                   bool shadow);                         // clears the launch's marks once
+  std::vector<Allocation*> end_launch(uint64_t launch);  // what it has touched
 
  private:
   mutable std::mutex mutex_;
   std::mutex touch_mutex_;
   std::map<uint64_t, std::unique_ptr<Allocation>> allocations_;
-  std::map<int, uint64_t> next_address_;
+  std::map<int, uint64_t> next_address_, used_;           // by device
+  std::map<uint64_t, std::vector<Allocation*>> touched_;  // by launch
 };
 
 }  // namespace fusednorm::emulator

@@ -70,6 +70,12 @@ Allocation& locate(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKi
             lane);
     if (allocation->touched_by.load(std::memory_order_acquire) != w.launch->id)
       w.launch->memory->begin_touch(*allocation, w.launch->id, w.launch->checks.global_races);
+    if (w.launch->checks.global_races && !allocation->shadow)
+      fault(kErrorLaunchFailure,
+            "no memory left to look for races between blocks in " +
+                std::to_string(allocation->bytes) +
+                " bytes; FUSEDNORM_EMULATOR_CHECKS=uninitialised,shared-races leaves that out",
+            lane);
     w.recent = allocation;
   } else if (kind != AccessKind::Load && allocation->kind == MemoryKind::Constant) {
     fault(kErrorIllegalAddress,
@@ -147,8 +153,8 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
         allocation.written.set(offset, offset + bytes);
     });
   }
-  if (w.launch->checks.global_races && allocation.shadow)
-    check_global(w, allocation, span.lanes, address, bytes, kind, flags);
+  if (w.launch->checks.global_races)
+    check_global(w, allocation, span.lanes, address, bytes, span.contiguous, kind, flags);
   active &= ~span.lanes;
   if (kind == AccessKind::Store) w.count_store();  // an atomic counts only if it changes something
   return span;

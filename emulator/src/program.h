@@ -33,6 +33,7 @@ enum class Flow : uint8_t {
 };
 
 constexpr uint32_t kNone = 0xffffffffu;
+constexpr uint8_t kRelaxedArrive = 1;  // flags of barrier.cluster.arrive: orders no memory
 
 struct Instruction {
   Handler handler = nullptr;

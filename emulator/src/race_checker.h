@@ -1,7 +1,7 @@
-// Finds accesses to the same memory that nothing puts in order: in shared memory between threads,
-// in global between blocks.
+// Finds accesses of threads to the same shared memory that nothing puts in order; global memory is
+// in global_races.h.
 //
-// Shared memory. Every warp counts ticks; a barrier or warp-level sync ends a tick. An access is
+// Every warp counts ticks; a barrier or warp-level sync ends a tick. An access is
 // stamped (thread, tick). It is ordered before a later one by another thread
 //   of another warp: if the later warp's clock knows that tick (barriers exchange clocks, so do
 //   cluster barriers,
@@ -37,8 +37,5 @@ inline uint32_t cluster_warp(const Warp& w) {
 }
 void add_clock(std::vector<uint32_t>& into, const Warp& w);  // what a warp knows, itself included
 void learn_clock(Warp& w, const std::vector<uint32_t>& from);
-
-void check_global(Warp& w, Allocation& allocation, uint32_t lanes, const uint64_t address[32],
-                  uint32_t bytes, AccessKind kind, uint8_t flags);
 
 }  // namespace fusednorm::emulator

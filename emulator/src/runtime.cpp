@@ -8,6 +8,8 @@
 #include <cstring>
 #include <thread>
 
+#include "form.h"
+
 namespace fusednorm::emulator {
 namespace {
 
@@ -198,9 +200,17 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
     for (const auto& [name, function] : loaded.module.functions)
       if (function.is_entry && !function.is_declaration)
         loaded.programs.emplace(name, decode_program(loaded.module, function, resolve));
+  } catch (const UnsupportedForm& error) {
+    loaded.error = cudaErrorInvalidPtx;
+    loaded.why = std::string(error.what()) +
+                 "; compile for an older architecture (-gencode arch=compute_75,code=compute_75 "
+                 "avoids what newer ones bring), or teach it to emulator/src";
+    report("fusednorm emulator: a module (target " + loaded.module.target +
+           ") does not load: " + loaded.why);
   } catch (const PtxError& error) {
     loaded.error = cudaErrorInvalidPtx;
-    loaded.why = error.what();
+    loaded.why = std::string(error.what()) +
+                 "; the text must be what nvcc made, untouched: " + kCompileAdvice;
     report("fusednorm emulator: a module (target " + loaded.module.target +
            ") does not load: " + loaded.why);
   }
@@ -222,7 +232,10 @@ const Program* Runtime::program(Kernel& kernel, int device_index, cudaError_t& e
   const auto found = loaded.programs.find(kernel.name);
   if (found == loaded.programs.end()) {
     error = cudaErrorInvalidDeviceFunction;
-    report("fusednorm emulator: the module has no kernel " + kernel.name);
+    std::string names;
+    for (const auto& [name, program] : loaded.programs) names += " " + name;
+    report("fusednorm emulator: the module has no kernel " + kernel.name + " (it has:" + names +
+           "); host and device code must come from one run of nvcc, without -rdc=true");
     return nullptr;
   }
   return &found->second;

@@ -19,6 +19,8 @@
 
 namespace fusednorm::emulator {
 
+constexpr int kReservedShared = 1024;  // of shared memory, a block, from sm_80 on
+
 struct Device {
   FusednormEmulatorDevice config{};
   std::mutex mutex;  // one kernel, copy or allocation at a time
@@ -44,7 +46,9 @@ struct RegisteredModule {
 
 struct Kernel {
   RegisteredModule* module = nullptr;
+  const void* host = nullptr;
   std::string name;
+  bool agreed = false;         // with the other registrations of `host` on the parameters
   int max_dynamic_shared = 0;  // 0: the device's limit without opting in
   bool allows_large_clusters = false;
   int carveout = -1;
@@ -96,6 +100,7 @@ class Runtime {
   Memory memory;
   std::vector<std::unique_ptr<RegisteredModule>> modules;
   std::map<const void*, Kernel*> kernels_by_host;
+  std::map<const void*, std::vector<Kernel*>> registrations;  // more than one: a shared template
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::set<const void*> kernel_handles;
   std::map<const void*, HostVariable> variables;
@@ -136,6 +141,13 @@ cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type,
                    std::function<cudaError_t()> action);
 cudaError_t launch_kernel(const void* function, const LaunchShape& shape, void** arguments,
                           cudaStream_t stream);
+// The bytes of a launch's parameters; false, and why, if an argument is missing or unreadable.
+bool copy_arguments(const Kernel& kernel, const Program& program, void** arguments,
+                    std::vector<uint8_t>& out, std::string& why);
+// False, and why, if another translation unit registered the same host function with parameters of
+// other sizes.
+bool agree_on_parameters(Runtime& runtime, Kernel& kernel, const Program& program, int device,
+                         std::string& why);
 int blocks_per_multiprocessor(const Device& device, const Program& program, int threads,
                               size_t dynamic_shared);
 bool device_preset(int major, int minor, FusednormEmulatorDevice& out);

@@ -1,4 +1,4 @@
-// Devices, functions and occupancy of the CUDA runtime API.
+// Devices of the CUDA runtime API: attributes, properties, which is current.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -7,8 +7,6 @@
 
 namespace fusednorm::emulator {
 namespace {
-
-constexpr int kReservedShared = 1024;  // a block, from sm_80 on
 
 int reserved_shared(const FusednormEmulatorDevice& config) {
   return config.major >= 8 ? kReservedShared : 0;
@@ -102,27 +100,6 @@ int attribute(const FusednormEmulatorDevice& c, cudaDeviceAttr which, bool& know
       known = false;
       return 0;
   }
-}
-
-const Program* find_program(const void* function, Kernel*& kernel, cudaError_t& error) {
-  Runtime& runtime = Runtime::get();
-  error = device_state();
-  if (error != cudaSuccess) return nullptr;
-  kernel = runtime.kernel(function);
-  if (!kernel) {
-    error = cudaErrorInvalidDeviceFunction;
-    return nullptr;
-  }
-  return runtime.program(*kernel, current_device(), error);
-}
-
-void cluster_of(const cudaLaunchConfig_t& config, const Program& program, dim3& cluster) {
-  const uint32_t* required = program.function->required_cluster;
-  cluster = required[0] ? dim3(required[0], required[1], required[2]) : dim3(1, 1, 1);
-  for (unsigned k = 0; k < config.numAttrs; ++k)
-    if (config.attrs[k].id == cudaLaunchAttributeClusterDimension)
-      cluster = dim3(config.attrs[k].val.clusterDim.x, config.attrs[k].val.clusterDim.y,
-                     config.attrs[k].val.clusterDim.z);
 }
 
 }  // namespace
@@ -239,147 +216,6 @@ cudaError_t cudaProfilerStart(void) {
   return cudaSuccess;
 }
 cudaError_t cudaProfilerStop(void) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  Kernel* kernel = nullptr;
-  cudaError_t error = cudaSuccess;
-  const Program* program = find_program(function, kernel, error);
-  if (!program) return result(error);
-  const Device& device = runtime.device(current_device());
-  const Function& text = *program->function;
-  *out = {};
-  out->sharedSizeBytes = program->static_shared_bytes;
-  out->localSizeBytes = program->local_bytes;
-  out->maxThreadsPerBlock = text.max_threads ? static_cast<int>(text.max_threads) : 1024;
-  out->numRegs = static_cast<int>(text.max_registers);  // PTX does not say: 0 unless .maxnreg does
-  out->ptxVersion = device.capability();
-  out->binaryVersion = device.capability();
-  out->maxDynamicSharedSizeBytes =
-      kernel->max_dynamic_shared ? kernel->max_dynamic_shared
-                                 : static_cast<int>(device.config.shared_per_block -
-                                                    std::min<size_t>(device.config.shared_per_block,
-                                                                     program->static_shared_bytes));
-  out->preferredShmemCarveout = kernel->carveout;
-  out->requiredClusterWidth = static_cast<int>(text.required_cluster[0]);
-  out->requiredClusterHeight = static_cast<int>(text.required_cluster[1]);
-  out->requiredClusterDepth = static_cast<int>(text.required_cluster[2]);
-  out->nonPortableClusterSizeAllowed = kernel->allows_large_clusters;
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, int value) {
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  Kernel* kernel = nullptr;
-  cudaError_t error = cudaSuccess;
-  const Program* program = find_program(function, kernel, error);
-  if (!program) return result(error);
-  const Device& device = runtime.device(current_device());
-  switch (which) {
-    case cudaFuncAttributeMaxDynamicSharedMemorySize:
-      if (value < 0 || static_cast<size_t>(value) + program->static_shared_bytes >
-                           device.config.shared_per_block_optin) {
-        runtime.report("fusednorm emulator: " + std::to_string(value) +
-                       " bytes of dynamic shared memory for " + kernel->name +
-                       " are more than the device has a block (" +
-                       std::to_string(device.config.shared_per_block_optin) + ")");
-        return result(cudaErrorInvalidValue);
-      }
-      kernel->max_dynamic_shared = value;
-      return cudaSuccess;
-    case cudaFuncAttributePreferredSharedMemoryCarveout:
-      kernel->carveout = value;
-      return cudaSuccess;
-    case cudaFuncAttributeNonPortableClusterSizeAllowed:
-      kernel->allows_large_clusters = value != 0;
-      return cudaSuccess;
-    default:
-      return cudaSuccess;
-  }
-}
-cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) {
-  return cudaSuccess;
-}
-cudaError_t cudaFuncGetName(const char** name, const void* function) {
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  const Kernel* kernel = runtime.kernel(function);
-  if (!kernel) return result(cudaErrorInvalidDeviceFunction);
-  *name = kernel->name.c_str();
-  return cudaSuccess;
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
-                                                                   const void* function,
-                                                                   int threads, size_t shared,
-                                                                   unsigned) {
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  Kernel* kernel = nullptr;
-  cudaError_t error = cudaSuccess;
-  const Program* program = find_program(function, kernel, error);
-  if (!program) return result(error);
-  if (threads <= 0) return result(cudaErrorInvalidValue);
-  *blocks = blocks_per_multiprocessor(runtime.device(current_device()), *program, threads, shared);
-  return cudaSuccess;
-}
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
-                                                          int threads, size_t shared) {
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared,
-                                                                0);
-}
-cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function,
-                                                      int blocks, int) {
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  Kernel* kernel = nullptr;
-  cudaError_t error = cudaSuccess;
-  const Program* program = find_program(function, kernel, error);
-  if (!program) return result(error);
-  if (blocks <= 0) return result(cudaErrorInvalidValue);
-  const FusednormEmulatorDevice& c = runtime.device(current_device()).config;
-  const size_t share = c.shared_per_multiprocessor / static_cast<size_t>(blocks),
-               taken = program->static_shared_bytes + kReservedShared;
-  *bytes = std::min(share > taken ? share - taken : 0,
-                    c.shared_per_block_optin - program->static_shared_bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
-                                           const cudaLaunchConfig_t* config) {
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  Kernel* kernel = nullptr;
-  cudaError_t error = cudaSuccess;
-  const Program* program = find_program(function, kernel, error);
-  if (!program) return result(error);
-  const Device& device = runtime.device(current_device());
-  if (device.config.major < 9) return result(cudaErrorNotSupported);
-  dim3 cluster;
-  cluster_of(*config, *program, cluster);
-  const int size = static_cast<int>(cluster.x * cluster.y * cluster.z);
-  if (size < 1 || size > (kernel->allows_large_clusters ? 16 : 8))
-    return result(cudaErrorInvalidClusterSize);
-  const int threads =
-      static_cast<int>(config->blockDim.x * config->blockDim.y * config->blockDim.z);
-  const int each = blocks_per_multiprocessor(device, *program, threads, config->dynamicSmemBytes);
-  // A cluster lives in one group of 16 multiprocessors.
-  const int groups = device.config.multiprocessors / 16, rest = device.config.multiprocessors % 16;
-  *clusters = groups * (16 * each / size) + rest * each / size;
-  return cudaSuccess;
-}
-cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
-                                                 const cudaLaunchConfig_t*) {
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  Kernel* kernel = nullptr;
-  cudaError_t error = cudaSuccess;
-  if (!find_program(function, kernel, error)) return result(error);
-  if (runtime.device(current_device()).config.major < 9) return result(cudaErrorNotSupported);
-  *size = kernel->allows_large_clusters ? 16 : 8;
   return cudaSuccess;
 }
 }

@@ -254,8 +254,9 @@ cudaError_t launch_kernel(const void* function, const LaunchShape& requested, vo
     Kernel* kernel = runtime.kernel(function);
     if (!kernel) {
       runtime.report(
-          "fusednorm emulator: launch of an unknown kernel (its host function was never "
-          "registered)");
+          "fusednorm emulator: launch of an unknown kernel: its host function was never "
+          "registered; compile it with nvcc, and link the object that nvcc made (is the pointer "
+          "that of a __global__ function?)");
       return result(cudaErrorInvalidDeviceFunction);
     }
     program = runtime.program(*kernel, device_index, error);
@@ -271,15 +272,10 @@ cudaError_t launch_kernel(const void* function, const LaunchShape& requested, vo
       runtime.report("fusednorm emulator: launch of " + kernel->name + " refused: " + why);
       return result(error);
     }
-    parameters.resize(program->parameter_bytes);
-    for (size_t k = 0; k < program->parameters.size(); ++k) {
-      if (!arguments || !arguments[k]) {
-        runtime.report("fusednorm emulator: launch of " + kernel->name + " without argument " +
-                       std::to_string(k));
-        return result(cudaErrorInvalidValue);
-      }
-      std::memcpy(parameters.data() + program->parameters[k].offset, arguments[k],
-                  program->parameters[k].bytes);
+    if (!agree_on_parameters(runtime, *kernel, *program, device_index, why) ||
+        !copy_arguments(*kernel, *program, arguments, parameters, why)) {
+      runtime.report("fusednorm emulator: " + why);
+      return result(cudaErrorInvalidValue);
     }
   }
   return result(submit(stream, cudaGraphNodeTypeKernel,

@@ -12,16 +12,6 @@
 
 namespace fusednorm::emulator {
 
-namespace {
-
-uint32_t guarded(Warp& w, const Instruction& i, uint32_t mask) {
-  if (i.guard == kNone) return mask;
-  const uint32_t p = w.predicate(i.guard);
-  return mask & (i.guard_negated ? ~p : p);
-}
-
-}  // namespace
-
 int Warp::make_join(uint32_t pc, uint32_t expected, int parent) {
   const Join join{pc, expected, 0, parent};
   if (!free_joins.empty()) {
@@ -138,115 +128,6 @@ void Warp::branch_table(Group& group, const Instruction& i, uint32_t active) {
   groups.insert(groups.end(), parts.begin(), parts.end());
 }
 
-bool Warp::collective_ready(const Group&, const Instruction& i, uint32_t active) {
-  const uint32_t* members = reg<uint32_t>(i.c);
-  uint32_t common = kFullMask;
-  for (int lane = 0; lane < 32; ++lane) common &= members[lane];
-  if (common == kFullMask && active == alive) return true;
-  bool ready = true;
-  for_each_active(active, [&](int lane) {
-    if (!(members[lane] >> lane & 1))
-      fault(kErrorLaunchFailure,
-            i.text + " with member mask " + hexadecimal(members[lane]) +
-                ", in which the executing lane " + std::to_string(lane) + " is missing",
-            lane);
-    ready = ready && (members[lane] & alive & ~active) == 0;
-  });
-  return ready;
-}
-
-// Groups that wait for each other at one collective run it together; true if some did.
-bool Warp::run_waiting_collectives() {
-  const std::vector<Instruction>& code = launch->program->code;
-  for (size_t k = 0; k < groups.size(); ++k) {
-    if (groups[k].state != Group::State::AtCollective) continue;
-    const Instruction& i = code[groups[k].pc];
-    auto together = [&](const Group& group) {
-      return group.state == Group::State::AtCollective &&
-             (group.pc == groups[k].pc ||
-              (i.flow == Flow::WarpBarrier && code[group.pc].flow == Flow::WarpBarrier));
-    };
-    uint32_t waiting = 0;
-    for (const Group& group : groups)
-      if (together(group)) waiting |= guarded(*this, code[group.pc], group.mask);
-    uint32_t able = 0;
-    for (const Group& group : groups) {
-      if (!together(group)) continue;
-      const Instruction& at = code[group.pc];
-      const uint32_t active = guarded(*this, at, group.mask);
-      const uint32_t* members = reg<uint32_t>(at.c);
-      bool complete = true;
-      for_each_active(active, [&](int lane) {
-        complete = complete && (members[lane] & alive & ~waiting) == 0;
-      });
-      if (complete) able |= active;
-    }
-    if (!able) continue;
-    current = &i;
-    mask = able;
-    i.handler(*this, i, able);
-    order_lanes(*this, able);
-    for (Group& group : groups)
-      if (together(group) && (guarded(*this, code[group.pc], group.mask) & ~able) == 0) {
-        // `together` looks at the state of group k: leave that one for the end.
-        if (&group != &groups[k]) {
-          group.state = Group::State::Ready;
-          ++group.pc;
-        }
-      }
-    groups[k].state = Group::State::Ready;
-    ++groups[k].pc;
-    return true;
-  }
-  return false;
-}
-
-// Lanes that wait where they would meet others must not wait for ever (the others may spin on what
-// they hold): let them go on alone. True if there were any.
-bool Warp::release_waiting_lanes() {
-  bool any = false;
-  for (size_t k = 0; k < joins.size(); ++k) {
-    Join& join = joins[k];
-    if (join.arrived == 0 || join.arrived == join.expected) continue;
-    Group group;
-    group.pc = join.pc;
-    group.mask = join.arrived;
-    group.join = join.parent;
-    join.expected &= ~join.arrived;
-    join.arrived = 0;
-    groups.push_back(group);
-    any = true;
-  }
-  return any;
-}
-
-// A loop that comes back to a branch with the same registers while nobody has stored anything will
-// do so for ever, unless another warp, block or the host changes memory.
-void Warp::detect_spin(const Group& group) {
-  const uint64_t stores_now = launch->stores();
-  const uint32_t bytes = launch->program->register_bytes;
-  if (snapshot_pc == group.pc && snapshot_mask == group.mask && snapshot_stores == stores_now &&
-      snapshot.size() == bytes && std::memcmp(snapshot.data(), file, bytes) == 0) {
-    yielded = true;
-    spinning = true;
-    return;
-  }
-  spinning = false;
-  if (snapshot_pc == group.pc && snapshot_mask == group.mask) {
-    snapshot_pc = kNone;
-    // A loop that computes is looked at ever more rarely; one that waits while others store, as
-    // often as before.
-    spin_interval =
-        snapshot_stores == stores_now ? std::min<uint64_t>(spin_interval * 2, 1u << 22) : 1024;
-    next_spin_check = executed + spin_interval;
-    return;
-  }
-  snapshot_pc = group.pc;
-  snapshot_mask = group.mask;
-  snapshot_stores = stores_now;
-  snapshot.assign(file, file + bytes);
-}
-
 void Warp::run_group(size_t index, uint64_t limit) {
   const Instruction* const code = launch->program->code.data();
   Counters& count = *counters;
@@ -281,7 +162,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
     }
     const Instruction& i = code[pc];
     current = &i;
-    const uint32_t active = guarded(*this, i, mask);
+    const uint32_t active = guarded(i, mask);
     weighted += i.cost;
     ++raw;
     if (i.flow == Flow::Next) {
@@ -340,7 +221,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
         return;
       case Flow::Collective:
       case Flow::WarpBarrier:
-        if (active && !collective_ready(group, i, active)) {
+        if (active && !collective_ready(i, active)) {
           group.state = Group::State::AtCollective;
           return;
         }
@@ -351,7 +232,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
         ++pc;
         continue;
       case Flow::ClusterArrive:
-        if (active) block->cluster->cluster_arrive(*this, active);
+        if (active) block->cluster->cluster_arrive(*this, active, i.flags & kRelaxedArrive);
         ++pc;
         continue;
       case Flow::ClusterWait:
@@ -379,6 +260,7 @@ void Warp::run(uint64_t quantum) {
         group.state = Group::State::Ready;
         ++group.pc;
         learn_clock(*this, block->cluster->completed_clock);
+        learn_from_cluster(*this);
       }
       if (group.state != Group::State::Ready) continue;
       if (best != groups.size() && group.deferred && !groups[best].deferred) continue;

@@ -93,6 +93,12 @@ struct alignas(64) Warp {
   }
   uint32_t& predicate(uint32_t offset) { return *reinterpret_cast<uint32_t*>(file + offset); }
   bool finished() const { return alive == 0; }
+  // The lanes of a mask for which the guard of a statement holds.
+  uint32_t guarded(const Instruction& i, uint32_t lanes) {
+    if (i.guard == kNone) return lanes;
+    const uint32_t p = predicate(i.guard);
+    return lanes & (i.guard_negated ? ~p : p);
+  }
   void count_store() {
     stores->store(stores->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
@@ -108,7 +114,8 @@ struct alignas(64) Warp {
   int make_join(uint32_t pc, uint32_t expected, int parent);
   void branch(Group& group, const Instruction& instruction, uint32_t taken);
   void branch_table(Group& group, const Instruction& instruction, uint32_t active);
-  bool collective_ready(const Group& group, const Instruction& instruction, uint32_t active);
+  // warp_waiting.cpp
+  bool collective_ready(const Instruction& instruction, uint32_t active);
   bool run_waiting_collectives();
   void detect_spin(const Group& group);
 };

@@ -1,5 +1,7 @@
 // Bad input: what is wrong must be said, and what to do instead.
 #include <cuda_runtime.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "device_memory.h"
 #include "fusednorm_emulator.h"
@@ -25,13 +27,16 @@ class BadInput : public testing::Test {
   void expect(PtxModule& module, cudaError_t error, std::initializer_list<const char*> words) {
     void* argument = nullptr;
     EXPECT_EQ(module.launch("k", 1, 1, {&argument}), error);
+    expect_report(words);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess)
+        << "a module that does not load leaves the device alone";
+  }
+  void expect_report(std::initializer_list<const char*> words) {
     const std::string report = fusednorm_emulator_last_report();
     for (const char* word : words)
       EXPECT_NE(report.find(word), std::string::npos)
           << "'" << word << "' is missing in: " << report;
     cudaGetLastError();
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess)
-        << "a module that does not load leaves the device alone";
   }
   void expect(const std::string& ptx, std::initializer_list<const char*> words) {
     PtxModule module(ptx);
@@ -45,12 +50,13 @@ TEST_F(BadInput, SoundModuleRuns) {
 }
 TEST_F(BadInput, UnknownInstruction) {
   expect(kernel("mov.u32 %r0, 1;\nwgmma.fence.sync.aligned;"),
-         {"does not know the instruction 'wgmma.fence.sync.aligned'", "PTX line 10"});
+         {"does not know the instruction 'wgmma.fence.sync.aligned'", "PTX line 10",
+          "arch=compute_75,code=compute_75"});
   expect(kernel("add.rn.bogus.f32 %f0, %f1, %f2;"), {"add.rn.bogus.f32"});
   expect(kernel("tex.1d.v4.f32.s32 %f0, %f1;"), {"tex"});
 }
 TEST_F(BadInput, MalformedText) {
-  expect("", {"no .version"});
+  expect("", {"no .version", "what nvcc made", "code=compute_XX --no-compress"});
   expect("this is no PTX", {"unexpected"});
   expect(kernel("mov.u32 %r0 1;"), {"expected ','"});
   expect(kernel("mov.u32 %r9, 1;"), {"register"});
@@ -64,19 +70,67 @@ TEST_F(BadInput, MalformedText) {
 }
 TEST_F(BadInput, UnknownKernel) {
   PtxModule module(kHead + ".visible .entry other()\n{\nret;\n}\n");
-  expect(module, cudaErrorInvalidDeviceFunction, {"no kernel k"});
+  expect(module, cudaErrorInvalidDeviceFunction, {"no kernel k", "it has: other", "-rdc=true"});
   static const char nothing = 0;
   EXPECT_EQ(cudaLaunchKernel(&nothing, 1, 1, nullptr, 0, nullptr), cudaErrorInvalidDeviceFunction);
-  EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("unknown kernel"),
-            std::string::npos);
-  cudaGetLastError();
+  expect_report({"unknown kernel", "compile it with nvcc"});
+}
+std::string kernel_with(const std::string& parameters) {
+  return kHead + ".visible .entry k(" + parameters + ")\n{\nret;\n}\n";
 }
 TEST_F(BadInput, MissingArgument) {
   PtxModule module(kernel(""));
   EXPECT_EQ(module.launch("k", 1, 1, {nullptr}), cudaErrorInvalidValue);
-  EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("without argument 0"),
-            std::string::npos);
-  cudaGetLastError();
+  expect_report({"argument 0 of 1 is missing"});
+  const auto no_list = [&](void** arguments) {
+    return cudaLaunchKernel(module.host("k"), 1, 1, arguments, 0, nullptr);
+  };
+  EXPECT_EQ(no_list(nullptr), cudaErrorInvalidValue);
+  expect_report({"argument 0 of 1 is missing"});
+  EXPECT_EQ(no_list(reinterpret_cast<void**>(0x1000)), cudaErrorInvalidValue);
+  expect_report({"argument 0 of 1 is missing"});
+}
+// A value in the place of a pointer to it, and a struct that reaches past what is there: the
+// runtime API gives no sizes, but what cannot be read shows.
+TEST_F(BadInput, UnreadableArgument) {
+  PtxModule module(kernel_with(".param .u32 n, .param .align 4 .b8 big[4096]"));
+  int n = 3;
+  EXPECT_EQ(module.launch("k", 1, 1, {&n, reinterpret_cast<void*>(12345)}), cudaErrorInvalidValue);
+  expect_report({"argument 1 of 2 cannot be read", "4096 bytes"});
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  char* two = static_cast<char*>(
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(munmap(two + page, page), 0);
+  EXPECT_EQ(module.launch("k", 1, 1, {&n, two + page - 4092}), cudaErrorInvalidValue);
+  expect_report({"argument 1 of 2 cannot be read"});
+  EXPECT_EQ(module.launch("k", 1, 1, {&n, two + page - 4096}), cudaSuccess);
+  munmap(two, page);
+}
+// One kernel template in two translation units has one host function; if they saw other
+// declarations, the arguments packed for one have the wrong sizes for the other.
+TEST_F(BadInput, TranslationUnitsThatDisagreeOnTheParameters) {
+  int value = 1;
+  PtxModule first(kernel_with(".param .u32 n")), same(kernel_with(".param .u32 m"));
+  const char* host = first.host("k");
+  same.add("k", host);
+  EXPECT_EQ(first.launch_at(host, {&value}), cudaSuccess) << fusednorm_emulator_last_report();
+  for (const char* parameters : {".param .u64 n", ".param .u32 n, .param .u32 more"}) {
+    PtxModule other(kernel_with(parameters));
+    other.add("k", host);
+    EXPECT_EQ(other.launch_at(host, {&value, &value}), cudaErrorInvalidValue);
+    expect_report({"another translation unit", "bytes in one and"});
+  }
+  EXPECT_EQ(first.launch_at(host, {&value}), cudaSuccess) << "the others are gone";
+}
+TEST_F(BadInput, TextThatEndsTooSoon) {
+  for (const char* text : {".pragma \"nounroll\"", ".section .debug", ".global .attribute(.managed",
+                           ".global .b8 x[4] = {1, 2", ".visible .entry k(.param .u64 p",
+                           ".visible .entry k()\n{\n.reg .b32 %r<2>;\ncall (x",
+                           ".visible .entry k()\n{\n.pragma \"x\""})
+    expect(kHead + text, {"PTX line"});
+  expect(kHead + ".global .pred x;", {"without a size"});
+  expect(kHead + ".shared .b8 x[9999999999999];", {"too large"});
+  expect(kernel(".reg .b32 %many<99999999>;"), {"too many registers"});
 }
 TEST_F(BadInput, FatBinaryWithoutPtx) {
   PtxModule module(std::vector<PtxModule::Entry>{{std::string(64, 'x'), 2}});
@@ -99,8 +153,7 @@ TEST_F(BadInput, NotAFatBinary) {
                          nullptr);
   void* arguments[1] = {&rubbish};
   EXPECT_EQ(cudaLaunchKernel(name, 1, 1, arguments, 0, nullptr), cudaErrorNoKernelImageForDevice);
-  EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("not a fat binary"),
-            std::string::npos);
+  expect_report({"not a fat binary", "code=compute_XX --no-compress"});
   __cudaUnregisterFatBinary(handle);
   cudaGetLastError();
 }

@@ -60,13 +60,22 @@ class PtxModule {
   PtxModule(const PtxModule&) = delete;
   ~PtxModule() { __cudaUnregisterFatBinary(handle_); }
 
-  // Registers the kernel under this object's address and launches it.
-  cudaError_t launch(const char* kernel, dim3 grid, dim3 block, std::vector<void*> arguments) {
-    names_.push_back(std::make_unique<std::string>(kernel));
-    const char* host = names_.back()->data();
-    __cudaRegisterFunction(handle_, host, nullptr, host, -1, nullptr, nullptr, nullptr, nullptr,
+  // Registers the kernel as the device side of a host function.
+  void add(const char* kernel, const char* host) {
+    __cudaRegisterFunction(handle_, host, nullptr, kernel, -1, nullptr, nullptr, nullptr, nullptr,
                            nullptr);
-    return cudaLaunchKernel(host, grid, block, arguments.data(), 0, nullptr);
+  }
+  // A host function of its own for the kernel.
+  const char* host(const char* kernel) {
+    names_.push_back(std::make_unique<std::string>(kernel));
+    add(kernel, names_.back()->data());
+    return names_.back()->data();
+  }
+  cudaError_t launch(const char* kernel, dim3 grid, dim3 block, std::vector<void*> arguments) {
+    return cudaLaunchKernel(host(kernel), grid, block, arguments.data(), 0, nullptr);
+  }
+  cudaError_t launch_at(const char* host_function, std::vector<void*> arguments) {
+    return cudaLaunchKernel(host_function, 1, 1, arguments.data(), 0, nullptr);
   }
 
  private:

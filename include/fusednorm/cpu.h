@@ -62,18 +62,22 @@ struct OpenMP {
   void operator()(std::int64_t tasks, Task body) const;
 };
 
-/// An instruction set by Highway's name, "AVX2" say. Empty: the best of this machine at query().
+/// An instruction set by Highway's name, "AVX2" say. 0 is none: plan(), which does not look at the
+/// machine, refuses it.
 struct InstructionSet {
   std::int64_t highway_target = 0;
   std::string name() const;
 };
+
+/// The best instruction set that this machine has.
+InstructionSet best_instruction_set();
 
 /// What a plan needs to know of the machine. Query it once, or write it by hand.
 struct Device {
   int threads = 1;                        ///< how many threads parallel_for offers
   std::int64_t cache_per_core = 1 << 19;  ///< L2 bytes that one thread can count on
   std::int64_t cache_shared = 1 << 24;    ///< last-level bytes, all threads together
-  InstructionSet instruction_set;
+  InstructionSet instruction_set = best_instruction_set();
 };
 
 /// This machine: OpenMP's thread count, the cache sizes and the best instruction set.

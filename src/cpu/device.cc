@@ -38,10 +38,15 @@ std::string InstructionSet::name() const {
 
 std::vector<InstructionSet> instruction_sets() {
   std::vector<InstructionSet> sets;
-  // Highway numbers targets so that a lower bit is a better one.
   const std::int64_t usable = compiled_targets() & hwy::SupportedTargets();
   for (std::int64_t rest = usable; rest != 0; rest &= rest - 1) sets.push_back({rest & -rest});
   return sets;
+}
+
+// Highway numbers targets so that a lower bit is a better one.
+InstructionSet best_instruction_set() {
+  const std::int64_t usable = compiled_targets() & hwy::SupportedTargets();
+  return {usable & -usable};
 }
 
 Device query() {
@@ -52,8 +57,6 @@ Device query() {
 #endif
   device.cache_per_core = cache_bytes(2, defaults.cache_per_core);
   device.cache_shared = cache_bytes(3, defaults.cache_shared);
-  const std::int64_t usable = compiled_targets() & hwy::SupportedTargets();
-  device.instruction_set = {usable & -usable};
   return device;
 }
 

@@ -227,8 +227,7 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
            ParallelFor parallel_for) {
   const BackwardProblem& p = plan.problem;
   const bool from_y = p.source == Source::y;
-  if (auto status = validate(p, buffers); !status) return status;
-  if (auto status = validate(workspace, plan.workspace_bytes); !status) return status;
+  if (auto status = validate(p, buffers, workspace, plan.workspace_bytes); !status) return status;
   const BackwardKernels* kernels = backward_kernels(plan.device.instruction_set.highway_target,
                                                     p.x_dtype, p.param_dtype, p.y_dtype, from_y);
   if (!kernels)

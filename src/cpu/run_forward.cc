@@ -46,8 +46,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
 Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace workspace,
            ParallelFor parallel_for) {
   const ForwardProblem& p = plan.problem;
-  if (auto status = validate(p, buffers); !status) return status;
-  if (auto status = validate(workspace, plan.workspace_bytes); !status) return status;
+  if (auto status = validate(p, buffers, workspace, plan.workspace_bytes); !status) return status;
   const ForwardKernels* kernels = forward_kernels(plan.device.instruction_set.highway_target,
                                                   p.x_dtype, p.param_dtype, p.y_dtype);
   if (!kernels)

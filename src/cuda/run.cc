@@ -134,8 +134,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
            Stream stream) {
   const ForwardProblem& p = plan.problem;
   const Launch& l = plan.launch;
-  if (auto status = validate(p, buffers); !status) return status;
-  if (auto status = validate(workspace, plan.workspace_bytes); !status) return status;
+  if (auto status = validate(p, buffers, workspace, plan.workspace_bytes); !status) return status;
   if (auto status = check_device(plan.device, workspace, plan.workspace_bytes); !status)
     return status;
   if (p.rows == 0) return {};
@@ -206,8 +205,7 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
   const BackwardProblem& p = plan.problem;
   const Launch& l = plan.launch;
   const bool from_y = p.source == Source::y;
-  if (auto status = validate(p, buffers); !status) return status;
-  if (auto status = validate(workspace, plan.workspace_bytes); !status) return status;
+  if (auto status = validate(p, buffers, workspace, plan.workspace_bytes); !status) return status;
   if (auto status = check_device(plan.device, workspace, plan.workspace_bytes); !status)
     return status;
   if (p.cols == 0) return {};
