@@ -12,7 +12,7 @@ namespace fusednorm::cpu {
 
 /// Elements that a stage takes at once at most, and the length of the constant arrays that stand
 /// for an absent gamma or beta.
-inline constexpr std::int64_t max_chunk = policy::short_cols + segment_granule;
+inline constexpr std::int64_t max_chunk = policy::chunk_cols + 2 * segment_granule;
 
 /// Mean and sum of squared deviations of one segment. Wide enough for long double, f64's merge
 /// type.
@@ -103,10 +103,10 @@ struct BackwardKernels {
   void (*compensate)(void* high, void* low, const void* sum, std::int64_t count);
   /// sum = high + low, or high where that is not finite.
   void (*settle)(void* sum, const void* high, const void* low, std::int64_t count);
-  /// The compensated sum of `blocks` arrays, `pitch` elements apart, in order and cast to the
-  /// parameters' dtype.
+  /// The compensated sum of `blocks` arrays of `count` columns, `pitch` elements apart: columns
+  /// [begin, end), in order and cast to the parameters' dtype.
   void (*store)(void* out, const void* sums, std::int64_t blocks, std::int64_t pitch,
-                std::int64_t count, bool streaming);
+                std::int64_t count, std::int64_t begin, std::int64_t end, bool streaming);
   /// As ForwardKernels'.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
 };

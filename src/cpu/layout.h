@@ -23,8 +23,7 @@ inline std::int64_t rows_per_group(std::int64_t rows, std::int64_t row_bytes,
 
 /// Room for a parameter in the compute type and the order of any kernel's packs.
 inline std::int64_t expanded_bytes(std::int64_t cols, DType x_dtype) {
-  return (policy::padded(cols) + policy::sum_padding) *
-         static_cast<std::int64_t>(size_of(compute_dtype(x_dtype)));
+  return policy::padded(cols) * static_cast<std::int64_t>(size_of(compute_dtype(x_dtype)));
 }
 
 struct ForwardLayout {
@@ -68,8 +67,7 @@ struct BackwardLayout {
         plan.row_blocks > 0 ? (p.rows - 1) / plan.row_blocks + 1 : 0;
     const bool want_sums = p.want_dgamma || p.want_dbeta;
     several_sums = rows_per_block > policy::rows_per_sum;
-    // In pairs, the end of a row is a pack of its own.
-    pitch = policy::padded(p.cols) + policy::sum_padding;
+    pitch = policy::padded(p.cols);
     if (expand && p.rows > 0 && plan.schedule != Schedule::segments) {
       const auto bytes = static_cast<std::size_t>(expanded_bytes(p.cols, p.x_dtype));
       gamma = carver.take_bytes(bytes);

@@ -82,10 +82,8 @@ void gather(const Run& run, std::int64_t begin, std::int64_t end) {
   const std::int64_t blocks = run.plan.row_blocks, pitch = run.layout.pitch;
   const BackwardProblem& p = run.plan.problem;
   const auto store = [&](void* out, std::int64_t first_block) {
-    std::byte* to =
-        static_cast<std::byte*>(out) + begin * static_cast<std::int64_t>(size_of(p.param_dtype));
-    run.kernels.store(to, run.array(run.layout.partials, first_block) + begin * run.element, blocks,
-                      pitch, end - begin, false);
+    run.kernels.store(out, run.array(run.layout.partials, first_block), blocks, pitch, p.cols,
+                      begin, end, false);
   };
   if (p.want_dgamma) store(run.buffers.dgamma, 0);
   if (p.want_dbeta) store(run.buffers.dbeta, blocks);
@@ -122,9 +120,7 @@ class SegmentSums {
       : run_(run),
         begin_(run.arguments.segments.begin(segment)),
         count_(run.arguments.segments.end(segment) - begin_),
-        // The last segment may end in a pack of its own.
-        padded_(policy::padded(count_) +
-                (segment + 1 == run.arguments.segments.count ? policy::sum_padding : 0)) {
+        padded_(policy::padded(count_)) {
     const bool kept = run.layout.scratch != nullptr;
     const std::int64_t pitch = kept ? run.layout.pitch : padded_;
     std::byte* base = kept ? run.layout.scratch + begin_ * run.element : local;
@@ -154,7 +150,7 @@ class SegmentSums {
     }
     const std::int64_t offset = begin_ * static_cast<std::int64_t>(size_of(p.param_dtype));
     const auto store = [&](void* out, const std::byte* sums) {
-      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_,
+      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_, 0, count_,
                          run_.arguments.streaming);
     };
     if (p.want_dgamma) store(run_.buffers.dgamma, arrays_[0]);
