@@ -57,9 +57,18 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   static HWY_INLINE void write(const Pieces& p, TX* dx, ColumnSum dgamma, ColumnSum dbeta, size_t n,
                                const Factors& f, const TY* ahead_dy, const TS* ahead_source) {
     if constexpr (want_dx && cache == Cache::bypass) {
-      if (HWY_LIKELY(Lines<TX>::fit(dx, n))) {
-        const bool ties = Stages::template write_chunk<true, want_sums, false, Cache::bypass>(
-            p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source);
+      const bool whole = Lines<TX>::whole(dx, n);
+      if (HWY_LIKELY(whole || Lines<TX>::fit(dx, n))) {
+        // At the alignment of dx, the column sums would be read and written across lines.
+        const bool apart = want_sums && !whole;
+        if (HWY_UNLIKELY(apart))
+          Stages::template write_exactly<false, true>(p, nullptr, dgamma, dbeta, n, f, ahead_dy,
+                                                      ahead_source);
+        const bool ties = apart
+                              ? Stages::template write_chunk<true, false, false, Cache::bypass>(
+                                    p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source)
+                              : Stages::template write_chunk<true, want_sums, false, Cache::bypass>(
+                                    p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source);
         if (HWY_UNLIKELY(ties))
           Stages::template write_exactly<true, false>(p, dx, dgamma, dbeta, n, f, p.dy, p.source);
         return;
@@ -176,8 +185,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
 
   /// Gamma and beta of a chunk, expanded here where that is wanted.
   struct Parameters {
-    HWY_ALIGN C gamma[max_chunk];
-    HWY_ALIGN C beta[max_chunk];
+    HWY_ALIGN C gamma[policy::room(max_chunk)];
+    HWY_ALIGN C beta[policy::room(max_chunk)];
     int64_t count = 0;
 
     HWY_INLINE void take(const BackwardArguments& a, int64_t column, int64_t n) {
@@ -238,7 +247,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
 
   template <bool want_dx, bool want_sums, Cache cache>
   static void segment_with(const BackwardArguments& a, int64_t row_begin, int64_t row_end,
-                           int64_t s, const GradientSums* of_rows, ColumnSums sums) {
+                           int64_t s, const GradientSums* of_rows, ColumnSums sums,
+                           int64_t ahead_rows) {
     const int64_t first = a.segments.begin(s), last = a.segments.end(s);
     const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), last - first),
                     dbeta = P::columns(static_cast<C*>(sums.dbeta), last - first);
@@ -257,10 +267,11 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       for (int64_t row = row_begin; row < row_end; ++row) {
         TX* dx = want_dx ? static_cast<TX*>(a.dx) + row * a.dx_stride + column : nullptr;
         const Pieces p = parameters.at(a, row, column);
-        write<want_dx, want_sums, cache>(p, dx, want_sums ? dgamma.at(column - first) : dgamma,
-                                         want_sums ? dbeta.at(column - first) : dbeta,
-                                         static_cast<size_t>(n), of_row[row - row_begin],
-                                         ahead_of(p.dy), ahead_of(p.source));
+        write<want_dx, want_sums, cache>(
+            p, dx, want_sums ? dgamma.at(column - first) : dgamma,
+            want_sums ? dbeta.at(column - first) : dbeta, static_cast<size_t>(n),
+            of_row[row - row_begin], ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
+            ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source));
       }
       column += n;
     }
@@ -268,8 +279,10 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
 
   static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,
-                      const GradientSums* of_rows, ColumnSums sums) {
-    const auto call = [&](auto* with) { with(a, row_begin, row_end, s, of_rows, sums); };
+                      const GradientSums* of_rows, ColumnSums sums, int64_t ahead_rows) {
+    const auto call = [&](auto* with) {
+      with(a, row_begin, row_end, s, of_rows, sums, ahead_rows);
+    };
     if (!a.dx) return call(&segment_with<false, true, Cache::keep>);
     if (can_bypass && a.streaming) {
       constexpr Cache cache = can_bypass ? Cache::bypass : Cache::keep;

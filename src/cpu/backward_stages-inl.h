@@ -200,38 +200,33 @@ struct BackwardStages {
     }
   }
 
-  template <bool want_dx, bool want_sums, bool all>
+  template <bool want_dx, bool want_sums>
   static HWY_INLINE void pack(const Pieces& p, V mean, V rstd, V constant, V slope,
-                              ColumnSum dgamma, ColumnSum dbeta, size_t i, size_t first,
-                              size_t last, V& a, V& b) {
+                              ColumnSum dgamma, ColumnSum dbeta, size_t i, V& a, V& b) {
     V dy_a, dy_b = mean, gamma_a, gamma_b = mean, beta_a = mean, beta_b = mean;
     P::read(p.dy + i, dy_a, dy_b);
     P::read(p.source + i, a, b);
     P::read_columns(p.gamma, i, gamma_a, gamma_b);
     if constexpr (from_y) P::read_columns(p.beta, i, beta_a, beta_b);
-    values<want_dx, want_sums, all>(dy_a, dy_b, gamma_a, gamma_b, beta_a, beta_b, mean, rstd,
-                                    constant, slope, dgamma, dbeta, i, first, last, a, b);
+    values<want_dx, want_sums, true>(dy_a, dy_b, gamma_a, gamma_b, beta_a, beta_b, mean, rstd,
+                                     constant, slope, dgamma, dbeta, i, 0, 0, a, b);
   }
 
-  /// Columns [begin, end) of a chunk of n: the part of a line.
-  template <bool want_sums>
-  static HWY_NOINLINE void write_edge(const Pieces& p, TX* dx, ColumnSum dgamma, ColumnSum dbeta,
-                                      size_t n, const Factors& f, size_t begin, size_t end) {
+  /// dx of columns [begin, end) of a chunk of n: the part of a line.
+  static HWY_NOINLINE void write_edge(const Pieces& p, TX* dx, size_t n, const Factors& f,
+                                      size_t begin, size_t end) {
     const D d;
     const V mean = hn::Set(d, f.mean), rstd = hn::Set(d, f.rstd), constant = hn::Set(d, f.constant),
             slope = hn::Set(d, f.slope);
     const size_t step = P::step();
     for (size_t i = begin; i < end; i += step) {
       const size_t at = i + step <= n ? i : n - step;
-      const auto column = static_cast<int64_t>(at);
-      const size_t count = end - i < step ? end - i : step;
       HWY_ALIGN TX built[P::parts * hn::MaxLanes(D())];
       V a, b = mean;
-      pack<true, want_sums, false>(
-          p.at(at), mean, rstd, constant, slope, want_sums ? dgamma.at(column) : dgamma,
-          want_sums ? dbeta.at(column) : dbeta, 0, i - at, i - at + count, a, b);
+      pack<true, false>(p.at(at), mean, rstd, constant, slope, {}, {}, 0, a, b);
       P::template write<Cache::keep>(a, b, built);
-      copy_part<sizeof(built)>(built + (i - at), count * sizeof(TX), dx + i);
+      copy_part<sizeof(built)>(built + (i - at), (end - i < step ? end - i : step) * sizeof(TX),
+                               dx + i);
     }
   }
 
@@ -254,8 +249,8 @@ struct BackwardStages {
       const Lines<TX> lines(dx, n);
       begin = lines.begin;
       end = lines.end;
-      if (HWY_UNLIKELY(begin > 0)) write_edge<want_sums>(p, dx, dgamma, dbeta, n, f, 0, begin);
-      if (HWY_UNLIKELY(end < n)) write_edge<want_sums>(p, dx, dgamma, dbeta, n, f, end, n);
+      if (HWY_UNLIKELY(begin > 0)) write_edge(p, dx, n, f, 0, begin);
+      if (HWY_UNLIKELY(end < n)) write_edge(p, dx, n, f, end, n);
     } else {
       end -= tail.count;
       if (tail.count) {
@@ -279,8 +274,7 @@ struct BackwardStages {
         P::template write<cache>(a, b, to + i, ties);
     };
     const auto one = [&](size_t i, V& a, V& b) FUSEDNORM_INLINE {
-      pack<want_dx, want_sums, true>(at, mean, rstd, constant, slope, dgammas, dbetas, i, 0, 0, a,
-                                     b);
+      pack<want_dx, want_sums>(at, mean, rstd, constant, slope, dgammas, dbetas, i, a, b);
     };
     const size_t count = end - begin;
     size_t i = 0;

@@ -170,26 +170,30 @@ struct Forward : ForwardStages<TX, TY> {
     }
   }
 
-  /// Segments [begin, end) of rows [row_begin, row_end), a chunk of all rows at a time.
-  static void normalize_segments(const ForwardArguments& a, int64_t row_begin, int64_t row_end,
-                                 int64_t begin, int64_t end, const Moments* moments) {
+  static Moments merge_segments(const ForwardArguments& a, const Moments* parts) {
+    W mean = 0, squares = 0;
+    for (int64_t s = 0; s < a.segments.count; ++s) {
+      Stages::merge(a.segments, s, static_cast<W>(parts[s].mean), static_cast<W>(parts[s].squares),
+                    &mean, &squares);
+    }
+    return {static_cast<long double>(mean), static_cast<long double>(squares)};
+  }
+
+  /// A segment of rows [row_begin, row_end), a chunk of all rows at a time.
+  static void normalize_segment(const ForwardArguments& a, int64_t row_begin, int64_t row_end,
+                                int64_t segment, const Moments* of_rows, int64_t ahead_rows) {
     const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
         beta(a.beta, zeros<C>.data(), a.cols);
-    constexpr int64_t most = policy::max_shared_rows;
-    Factors factors[most];
+    Factors factors[policy::max_shared_rows];
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const Moments* of_row = moments + (row - row_begin) * a.segments.count;
-      W mean = 0, squares = 0;
-      for (int64_t s = 0; s < a.segments.count; ++s) {
-        Stages::merge(a.segments, s, static_cast<W>(of_row[s].mean),
-                      static_cast<W>(of_row[s].squares), &mean, &squares);
-      }
+      const Moments& of_row = of_rows[(row - row_begin) * a.segments.count];
       factors[row - row_begin] =
-          finish(a, row, mean, squares, W(1) / static_cast<W>(a.cols), begin == 0);
+          finish(a, row, static_cast<W>(of_row.mean), static_cast<W>(of_row.squares),
+                 W(1) / static_cast<W>(a.cols), segment == 0);
     }
-    HWY_ALIGN C expanded[2][max_chunk];
-    const int64_t last = a.segments.end(end - 1);
-    for (int64_t column = a.segments.begin(begin); column < last;) {
+    HWY_ALIGN C expanded[2][policy::room(max_chunk)];
+    const int64_t last = a.segments.end(segment);
+    for (int64_t column = a.segments.begin(segment); column < last;) {
       const int64_t left = last - column;
       const int64_t n = left <= longest_chunk ? left : whole_chunk;
       const C *gamma_expanded = expanded[0], *beta_expanded = expanded[1];
@@ -207,12 +211,13 @@ struct Forward : ForwardStages<TX, TY> {
       for (int64_t row = row_begin; row < row_end; ++row) {
         const TX* x = static_cast<const TX*>(a.x) + row * a.x_stride + column;
         TY* y = static_cast<TY*>(a.y) + row * a.y_stride + column;
+        const TX* ahead = ahead_rows > 0 ? x + ahead_rows * a.x_stride : ahead_of(x);
         const Factors& f = factors[row - row_begin];
         if (can_bypass && a.streaming)
           write<can_bypass ? Cache::bypass : Cache::keep>(x, gamma_at, beta_at, y,
-                                                          static_cast<size_t>(n), f, ahead_of(x));
+                                                          static_cast<size_t>(n), f, ahead);
         else
-          write<Cache::keep>(x, gamma_at, beta_at, y, static_cast<size_t>(n), f, ahead_of(x));
+          write<Cache::keep>(x, gamma_at, beta_at, y, static_cast<size_t>(n), f, ahead);
       }
       column += n;
     }

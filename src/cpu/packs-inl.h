@@ -148,7 +148,7 @@ struct Pack<D, true> {
   };
   template <typename Q>
   static HWY_INLINE Columns<Q> columns(Q* array, int64_t count) {
-    return {array, array + policy::padded(count) / 2};
+    return {array, array + policy::odd_columns(count)};
   }
   template <typename Q>
   static HWY_INLINE void read_columns(Columns<Q> from, size_t i, V& a, V& b) {
@@ -292,9 +292,10 @@ struct Lines {
   static HWY_INLINE int64_t before(const T* row) {
     return static_cast<int64_t>((0 - reinterpret_cast<uintptr_t>(row)) % 64 / sizeof(T));
   }
+  static HWY_INLINE bool whole(const T* row, size_t n) { return before(row) == 0 && n % line == 0; }
   /// A shorter row may end before its first line begins, or be shorter than a pack.
   static HWY_INLINE bool fit(const T* row, size_t n) {
-    return n >= static_cast<size_t>(segment_granule) || (before(row) == 0 && n % line == 0);
+    return n >= static_cast<size_t>(segment_granule) || whole(row, n);
   }
 };
 

@@ -66,4 +66,14 @@ constexpr std::int64_t padded(std::int64_t cols) {
   return (cols + sum_padding - 1) / sum_padding * sum_padding;
 }
 
+/// What an array that goes with the columns takes, and where its second half begins in pairs. Not a
+/// multiple of 4 KiB where cols are one: lines of one column of gamma, both sums, and x and dy of
+/// two rows would share the 8 places that the first-level cache has for them.
+constexpr std::int64_t room(std::int64_t cols) {
+  return padded(cols) + 2 * sum_padding;
+}
+constexpr std::int64_t odd_columns(std::int64_t cols) {
+  return padded(cols) / 2 + sum_padding;
+}
+
 }  // namespace fusednorm::cpu::policy
