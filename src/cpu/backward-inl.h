@@ -74,9 +74,9 @@ struct Backward : BackwardStages<TX, TY, from_y> {
         return;
       }
     }
-    // In place, ties could not be written a second time.
-    Stages::template write_exactly<want_dx, want_sums>(p, dx, dgamma, dbeta, n, f, ahead_dy,
-                                                       ahead_source);
+    // With every tie, for in place nothing could be written again.
+    Stages::template write_chunk<want_dx, want_sums, true, Cache::keep>(p, dx, dgamma, dbeta, n, f,
+                                                                        ahead_dy, ahead_source);
   }
 
   /// Rows of one chunk, with dx. The next row's sums are found before this one is written, so that
@@ -90,26 +90,37 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     const W share = W(1) / static_cast<W>(a.cols);
     const auto n = static_cast<size_t>(a.cols);
     const int64_t dy_stride = a.dy_stride, source_stride = a.source_stride, dx_stride = a.dx_stride;
-    const auto factors_of = [&](int64_t row, const Pieces& p) HWY_ATTR {
+    const Pieces origin = pieces(a, begin, 0);
+    const auto at = [&](const TY* dy, const TS* source) FUSEDNORM_INLINE {
+      return Pieces{dy, source, origin.gamma, origin.beta};
+    };
+    const auto factors_of = [&](int64_t row, const TY* dy, const TS* source) FUSEDNORM_INLINE {
       const C mean = mean_of(a, row), rstd = rstd_of(a, row);
       C g, weighted;
-      Stages::sums_of_row(p, n, mean, &g, &weighted);
+      Stages::sums_of_row(at(dy, source), n, mean, &g, &weighted);
       const W g_xhat =
           from_y ? static_cast<W>(weighted) : static_cast<W>(rstd) * static_cast<W>(weighted);
       return Stages::factors(mean, rstd, share, static_cast<W>(g), g_xhat);
     };
+    const TY* dy = origin.dy;
+    const TS* source = origin.source;
     TX* dx = static_cast<TX*>(a.dx) + begin * dx_stride;
-    Pieces p = pieces(a, begin, 0);
-    Factors f = factors_of(begin, p);
-    for (int64_t row = begin; row < end; ++row, dx += dx_stride) {
-      const Pieces after{p.dy + dy_stride, p.source + source_stride, p.gamma, p.beta};
-      const Factors next = row + 1 < end ? factors_of(row + 1, after) : f;
+    // The last row's turn finds its own sums again.
+    Factors f = factors_of(begin, dy, source);
+    for (int64_t row = begin; row < end; ++row) {
+      const bool more = row + 1 < end;
+      const TY* next_dy = more ? dy + dy_stride : dy;
+      const TS* next_source = more ? source + source_stride : source;
+      const Factors next = factors_of(more ? row + 1 : row, next_dy, next_source);
       // The line that the next two rows may share.
       if (cache == Cache::bypass) hwy::Prefetch(dx + 2 * dx_stride);
-      write<true, want_sums, cache>(p, dx, dgamma, dbeta, n, f, ahead_of(after.dy + dy_stride),
-                                    ahead_of(after.source + source_stride));
+      write<true, want_sums, cache>(at(dy, source), dx, dgamma, dbeta, n, f,
+                                    ahead_of(dy + 2 * dy_stride),
+                                    ahead_of(source + 2 * source_stride));
       f = next;
-      p = after;
+      dy = next_dy;
+      source = next_source;
+      dx += dx_stride;
     }
   }
 

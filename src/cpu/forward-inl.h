@@ -52,12 +52,12 @@ struct Forward : ForwardStages<TX, TY> {
   template <Cache cache>
   static HWY_INLINE void write(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
                                const Factors& row, const TX* ahead) {
-    if constexpr (cache == Cache::bypass) {
-      if (HWY_LIKELY(Lines<TY>::fit(y, n)))
-        return Stages::stream_row(x, gamma, beta, y, n, row, ahead);
-    }
-    // In place, ties could not be written a second time.
-    Stages::normalize_exactly(x, gamma, beta, y, n, row, ahead);
+    if constexpr (cache == Cache::keep)
+      Stages::normalize_row(x, gamma, beta, y, n, row, ahead);
+    else if (HWY_LIKELY(Lines<TY>::fit(y, n)))
+      Stages::stream_row(x, gamma, beta, y, n, row, ahead);
+    else
+      Stages::normalize_again(x, gamma, beta, y, n, row);
   }
 
   /// Rows of one chunk. The next row's centre is found between the two stages of this one, so that

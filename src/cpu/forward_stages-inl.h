@@ -321,12 +321,18 @@ struct ForwardStages {
     return !exact && P::any(ties);
   }
 
-  static HWY_NOINLINE void normalize_exactly(const TX* x, Columns gamma, Columns beta, TY* y,
-                                             size_t n, const Factors& row, const TX* ahead) {
+  /// The last stage into the cache; with every tie, for in place nothing could be written again.
+  static HWY_INLINE void normalize_row(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+                                       const Factors& row, const TX* ahead) {
     if (sizeof(TX) != 2 || row.centred)
       normalize<true, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
     else
       normalize<false, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
+  }
+  /// The same where it is rare.
+  static HWY_NOINLINE void normalize_again(const TX* x, Columns gamma, Columns beta, TY* y,
+                                           size_t n, const Factors& row) {
+    normalize_row(x, gamma, beta, y, n, row, x);
   }
 
   /// The last stage past the cache.
@@ -336,7 +342,7 @@ struct ForwardStages {
         sizeof(TX) != 2 || row.centred
             ? normalize<true, false, Cache::bypass>(x, gamma, beta, y, n, row, ahead)
             : normalize<false, false, Cache::bypass>(x, gamma, beta, y, n, row, ahead);
-    if (HWY_UNLIKELY(ties)) normalize_exactly(x, gamma, beta, y, n, row, x);
+    if (HWY_UNLIKELY(ties)) normalize_again(x, gamma, beta, y, n, row);
   }
 };
 
