@@ -286,7 +286,6 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       }
       column += n;
     }
-    if (cache == Cache::bypass) hwy::FlushStream();
   }
 
   static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,

@@ -212,9 +212,12 @@ struct BackwardStages {
                                      constant, slope, dgamma, dbeta, i, 0, 0, a, b);
   }
 
+  // Calls from inner loops take their arguments by value: an object whose address is known lives in
+  // memory, and is read again before the stores to it have left the queue.
+
   /// dx of columns [begin, end) of a chunk of n: the part of a line.
-  static HWY_NOINLINE void write_edge(const Pieces& p, TX* dx, size_t n, const Factors& f,
-                                      size_t begin, size_t end) {
+  static HWY_NOINLINE void write_edge(Pieces p, TX* dx, size_t n, Factors f, size_t begin,
+                                      size_t end) {
     const D d;
     const V mean = hn::Set(d, f.mean), rstd = hn::Set(d, f.rstd), constant = hn::Set(d, f.constant),
             slope = hn::Set(d, f.slope);
@@ -307,8 +310,8 @@ struct BackwardStages {
   }
 
   template <bool want_dx, bool want_sums>
-  static HWY_NOINLINE void write_exactly(const Pieces& p, TX* dx, ColumnSum dgamma, ColumnSum dbeta,
-                                         size_t n, const Factors& f, const TY* ahead_dy,
+  static HWY_NOINLINE void write_exactly(Pieces p, TX* dx, ColumnSum dgamma, ColumnSum dbeta,
+                                         size_t n, Factors f, const TY* ahead_dy,
                                          const TS* ahead_source) {
     write_chunk<want_dx, want_sums, true, Cache::keep>(p, dx, dgamma, dbeta, n, f, ahead_dy,
                                                        ahead_source);

@@ -96,7 +96,6 @@ struct ColumnSummation {
         for (; i + Lines<TP>::line <= n; i += Lines<TP>::line)
           for (size_t part = i; part < i + Lines<TP>::line; part += step)
             stream(d, total_of(from.first + part), to + part);
-        hwy::FlushStream();
       }
     }
     for (; i + step <= n; i += step) store_pack(i, to + i);

@@ -221,7 +221,6 @@ struct Forward : ForwardStages<TX, TY> {
       }
       column += n;
     }
-    if (can_bypass && a.streaming) hwy::FlushStream();
   }
 };
 

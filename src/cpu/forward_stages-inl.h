@@ -245,7 +245,7 @@ struct ForwardStages {
   /// Columns [begin, end) of a row of n: the part of a line.
   template <bool centred>
   static HWY_NOINLINE void normalize_edge(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
-                                          const Factors& row, size_t begin, size_t end) {
+                                          Factors row, size_t begin, size_t end) {
     const D d;
     const V centre = hn::Set(d, row.centre), shift = hn::Set(d, row.shift),
             rstd = hn::Set(d, row.rstd);
@@ -331,7 +331,7 @@ struct ForwardStages {
   }
   /// The same where it is rare.
   static HWY_NOINLINE void normalize_again(const TX* x, Columns gamma, Columns beta, TY* y,
-                                           size_t n, const Factors& row) {
+                                           size_t n, Factors row) {
     normalize_row(x, gamma, beta, y, n, row, x);
   }
 

@@ -55,7 +55,7 @@ struct ForwardKernels {
   Moments (*merge)(const ForwardArguments&, const Moments* parts);
   /// One segment of up to max_shared_rows rows, of which the first of each row's Moments is the
   /// row's. Statistics are stored with segment 0. Asks for the segment of the rows that are
-  /// `ahead_rows` later, if not 0.
+  /// `ahead_rows` later, if not 0. Streaming stores are left to the caller to flush.
   void (*normalize)(const ForwardArguments&, std::int64_t row_begin, std::int64_t row_end,
                     std::int64_t segment, const Moments* of_rows, std::int64_t ahead_rows);
   /// Elements of a parameter in the compute type, in the order of the kernel's packs. Null where

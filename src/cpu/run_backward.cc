@@ -6,6 +6,7 @@
 
 #include "cpu/element_types.h"
 #include "cpu/layout.h"
+#include "hwy/cache_control.h"
 #include "validate.h"
 
 namespace fusednorm::cpu {
@@ -214,6 +215,7 @@ void run_shared_rows(const Run& run, ParallelFor parallel_for) {
         if (end == rows) sums.finish();
         if (end < rows) read(end, s, next);
       }
+      hwy::FlushStream();
     });
     std::swap(now, next);
   }

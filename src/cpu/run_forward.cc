@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cpu/layout.h"
+#include "hwy/cache_control.h"
 #include "validate.h"
 
 namespace fusednorm::cpu {
@@ -49,6 +50,7 @@ void run_shared_rows(const ForwardPlan& plan, const ForwardArguments& arguments,
         kernels.normalize(arguments, begin, end, s, now, end < rows ? group : 0);
         if (end < rows) read(end, s, next);
       }
+      hwy::FlushStream();
     });
     std::swap(now, next);
   }
