@@ -9,7 +9,6 @@
 #endif
 
 #include "cpu/backward_stages-inl.h"
-#include "cpu/line_writer-inl.h"
 #include "cpu/pipeline.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,15 +19,14 @@ template <typename TX, typename TY, bool from_y>
 struct Backward : BackwardStages<TX, TY, from_y> {
   using Stages = BackwardStages<TX, TY, from_y>;
   using typename Stages::C;
+  using typename Stages::Columns;
+  using typename Stages::ColumnSum;
   using typename Stages::Factors;
   using typename Stages::P;
   using typename Stages::Pieces;
   using typename Stages::Sums;
   using typename Stages::TS;
   using typename Stages::W;
-
-  static constexpr int64_t chunk = chunk_of<TX>;
-  static constexpr int64_t one_chunk = chunk + segment_granule;
 
   static HWY_INLINE C mean_of(const BackwardArguments& a, int64_t row) {
     return from_y ? C(0) : Stages::settled(static_cast<const C*>(a.mean)[row]);
@@ -38,7 +36,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
 
   static HWY_INLINE Pieces pieces(const BackwardArguments& a, int64_t row, int64_t column) {
-    const Parameter<C> gamma(a.gamma, ones<C>.data()), beta(a.beta, zeros<C>.data());
+    const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
+        beta(a.beta, zeros<C>.data(), a.cols);
     return {static_cast<const TY*>(a.dy) + row * a.dy_stride + column,
             static_cast<const TS*>(a.source) + row * a.source_stride + column, gamma.at(column),
             beta.at(column)};
@@ -51,131 +50,155 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     *g_xhat = scale * Stages::total(sums.weighted);
   }
 
-  /// `sums` point at the chunk's first column.
-  template <bool want_dx, bool want_sums>
-  static HWY_INLINE void write(const Pieces& p, TX* dx, C* dgamma, C* dbeta, size_t n,
-                               const Factors& f, const Pieces& first_stage,
-                               LineWriter<TX>* writer) {
-    const TY* dy = ahead_of(first_stage.dy);
-    const TS* source = ahead_of(first_stage.source);
-    if (!want_dx || !writer) {
-      Stages::template write_chunk<want_dx, want_sums, Cache::keep>(p, dx, dgamma, dbeta, n, f, dy,
-                                                                    source);
-    } else if (P::template streams<TX> && writer->direct(dx, n)) {
-      Stages::template write_chunk<want_dx, want_sums, Cache::bypass>(p, dx, dgamma, dbeta, n, f,
-                                                                      dy, source);
-    } else {
-      Stages::template write_chunk<want_dx, want_sums, Cache::keep>(p, writer->begin(dx), dgamma,
-                                                                    dbeta, n, f, dy, source);
-      writer->commit(n);
+  static constexpr bool can_bypass = P::template streams<TX>;
+
+  /// `dgamma` and `dbeta` begin at the chunk's first column.
+  template <bool want_dx, bool want_sums, Cache cache>
+  static HWY_INLINE void write(const Pieces& p, TX* dx, ColumnSum dgamma, ColumnSum dbeta, size_t n,
+                               const Factors& f, const TY* ahead_dy, const TS* ahead_source) {
+    if constexpr (want_dx && cache == Cache::bypass) {
+      const bool whole = Lines<TX>::whole(dx, n);
+      if (HWY_LIKELY(whole || Lines<TX>::fit(dx, n))) {
+        // At the alignment of dx, the column sums would be read and written across lines.
+        const bool apart = want_sums && !whole;
+        if (HWY_UNLIKELY(apart))
+          Stages::template write_exactly<false, true>(p, nullptr, dgamma, dbeta, n, f, ahead_dy,
+                                                      ahead_source);
+        const bool ties = apart
+                              ? Stages::template write_chunk<true, false, false, Cache::bypass>(
+                                    p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source)
+                              : Stages::template write_chunk<true, want_sums, false, Cache::bypass>(
+                                    p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source);
+        if (HWY_UNLIKELY(ties))
+          Stages::template write_exactly<true, false>(p, dx, dgamma, dbeta, n, f, p.dy, p.source);
+        return;
+      }
     }
+    // With every tie, for in place nothing could be written again.
+    Stages::template write_chunk<want_dx, want_sums, true, Cache::keep>(p, dx, dgamma, dbeta, n, f,
+                                                                        ahead_dy, ahead_source);
   }
 
-  /// Short rows with dx: the second stage is a step behind the first, so that the latencies between
-  /// them are hidden and reads and writes come evenly.
-  template <bool want_sums>
-  static HWY_INLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
-                                    ColumnSums sums, LineWriter<TX>* writer) {
-    constexpr int64_t most = policy::max_rows_per_step;
-    C* dgamma = static_cast<C*>(sums.dgamma);
-    C* dbeta = static_cast<C*>(sums.dbeta);
+  /// Rows of one chunk, with dx. The next row's sums are found before this one is written, so that
+  /// their latencies pass while something else runs. All in registers: a store, be it to the stack,
+  /// waits in line with the streaming ones.
+  template <bool want_sums, Cache cache>
+  static HWY_NOINLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
+                                      ColumnSums sums) {
+    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
+                    dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
     const W share = W(1) / static_cast<W>(a.cols);
-    const int64_t group = policy::rows_per_step(a.cols);
     const auto n = static_cast<size_t>(a.cols);
-    const auto rows_at = [&](int64_t row) {
-      return row < begin ? 0 : row + group <= end ? group : end - row;
+    const int64_t dy_stride = a.dy_stride, source_stride = a.source_stride, dx_stride = a.dx_stride;
+    const Pieces origin = pieces(a, begin, 0);
+    const auto at = [&](const TY* dy, const TS* source) FUSEDNORM_INLINE {
+      return Pieces{dy, source, origin.gamma, origin.beta};
     };
-    const Pieces origin = pieces(a, 0, 0);
-    const auto at = [&](int64_t row) {
-      return Pieces{origin.dy + row * a.dy_stride, origin.source + row * a.source_stride,
-                    origin.gamma, origin.beta};
+    const auto factors_of = [&](int64_t row, const TY* dy, const TS* source) FUSEDNORM_INLINE {
+      const C mean = mean_of(a, row), rstd = rstd_of(a, row);
+      C g, weighted;
+      Stages::sums_of_row(at(dy, source), n, mean, &g, &weighted);
+      const W g_xhat =
+          from_y ? static_cast<W>(weighted) : static_cast<W>(rstd) * static_cast<W>(weighted);
+      return Stages::factors(mean, rstd, share, static_cast<W>(g), g_xhat);
     };
-    Factors factors[most];
-    for (int64_t row = begin; row < end + group; row += group) {
-      C g[most], weighted[most];
-      for (int64_t r = 0; r < rows_at(row); ++r) {
-        Stages::sums_of_row(at(row + r), n, mean_of(a, row + r), &g[r], &weighted[r]);
-      }
-      const int64_t second = row - group;
-      for (int64_t r = 0; r < rows_at(second); ++r) {
-        write<true, want_sums>(at(second + r), static_cast<TX*>(a.dx) + (second + r) * a.dx_stride,
-                               dgamma, dbeta, n, factors[r],
-                               at(row + r < end ? row + r : second + r), writer);
-      }
-      for (int64_t r = 0; r < rows_at(row); ++r) {
-        const C rstd = rstd_of(a, row + r);
-        factors[r] = Stages::factors(mean_of(a, row + r), rstd, share, static_cast<W>(g[r]),
-                                     from_y ? static_cast<W>(weighted[r])
-                                            : static_cast<W>(rstd) * static_cast<W>(weighted[r]));
-      }
+    const TY* dy = origin.dy;
+    const TS* source = origin.source;
+    TX* dx = static_cast<TX*>(a.dx) + begin * dx_stride;
+    // The last row's turn finds its own sums again.
+    Factors f = factors_of(begin, dy, source);
+    for (int64_t row = begin; row < end; ++row) {
+      const bool more = row + 1 < end;
+      const TY* next_dy = more ? dy + dy_stride : dy;
+      const TS* next_source = more ? source + source_stride : source;
+      const Factors next = factors_of(more ? row + 1 : row, next_dy, next_source);
+      // The line that the next two rows may share.
+      if (cache == Cache::bypass) hwy::Prefetch(dx + 2 * dx_stride);
+      write<true, want_sums, cache>(at(dy, source), dx, dgamma, dbeta, n, f,
+                                    ahead_of(dy + 2 * dy_stride),
+                                    ahead_of(source + 2 * source_stride));
+      f = next;
+      dy = next_dy;
+      source = next_source;
+      dx += dx_stride;
     }
   }
 
-  /// Rows of any length, a chunk of each stage at a time; the second stage is a row behind.
-  template <bool want_dx, bool want_sums>
-  static HWY_INLINE void long_rows(const BackwardArguments& a, int64_t begin, int64_t end,
-                                   ColumnSums sums, LineWriter<TX>* writer) {
-    C* dgamma = static_cast<C*>(sums.dgamma);
-    C* dbeta = static_cast<C*>(sums.dbeta);
+  /// Rows of any length, a chunk of each stage at a time; the second stage is as far behind as a
+  /// row is long.
+  template <bool want_dx, bool want_sums, Cache cache>
+  static HWY_NOINLINE void long_rows(const BackwardArguments& a, int64_t begin, int64_t end,
+                                     ColumnSums sums) {
+    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
+                    dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
     const W share = W(1) / static_cast<W>(a.cols);
-    const auto step = [&](int64_t lag) { return Step(a.segments, begin, end, chunk, lag); };
-    // Without dx there is nothing to sum first.
-    Step reduce = step(0), output = step(want_dx ? a.segments.count : 0);
+    Position reduce(a.segments, whole_chunk, begin), output = reduce;
     Sums partial = {};
     W g_sum = 0, g_xhat_sum = 0;
-    Factors factors[2] = {};  // of the row that the second stage is at, and of the next
-    int turn = 0;
-    for (; output.row < end; reduce.advance(), output.advance()) {
-      if (output.first_segment()) {
-        turn ^= want_dx ? 1 : 0;
-        if (!want_dx && output.length > 0)
-          factors[0] = Stages::factors(mean_of(a, output.row), rstd_of(a, output.row), share, 0, 0);
+    Factors next = {}, factors = {};
+    // Without dx there is nothing to sum first.
+    for (int64_t wait = want_dx ? chunks_of(a.segments, whole_chunk) : 0; output.row < end;
+         --wait) {
+      if (output.column == 0 && wait <= 0) {
+        factors =
+            want_dx ? next
+                    : Stages::factors(mean_of(a, output.row), rstd_of(a, output.row), share, 0, 0);
       }
-      for (int64_t offset = 0; offset < a.segments.length; offset += chunk) {
-        const Piece piece = reduce.piece(offset);
-        if (want_dx && piece) {
-          Stages::add_chunk(pieces(a, reduce.row, reduce.column + offset), piece.n,
-                            mean_of(a, reduce.row), offset == 0, partial);
-          if (piece.last) {
-            W g, g_xhat;
-            totals(a, reduce.row, partial, &g, &g_xhat);
-            g_sum = reduce.first_segment() ? g : g_sum + g;
-            g_xhat_sum = reduce.first_segment() ? g_xhat : g_xhat_sum + g_xhat;
-            if (reduce.last_segment()) {
-              factors[turn ^ 1] = Stages::factors(mean_of(a, reduce.row), rstd_of(a, reduce.row),
-                                                  share, g_sum, g_xhat_sum);
-            }
-          }
+      if (want_dx && reduce.row < end) {
+        Stages::add_chunk(pieces(a, reduce.row, reduce.column), static_cast<size_t>(reduce.length),
+                          mean_of(a, reduce.row), reduce.first, partial);
+        if (reduce.last) {
+          W g, g_xhat;
+          totals(a, reduce.row, partial, &g, &g_xhat);
+          g_sum = reduce.first_segment() ? g : g_sum + g;
+          g_xhat_sum = reduce.first_segment() ? g_xhat : g_xhat_sum + g_xhat;
+          if (reduce.last_segment())
+            next = Stages::factors(mean_of(a, reduce.row), rstd_of(a, reduce.row), share, g_sum,
+                                   g_xhat_sum);
         }
-        if (const Piece out = output.piece(offset)) {
-          const int64_t column = output.column + offset;
-          TX* dx = want_dx ? static_cast<TX*>(a.dx) + output.row * a.dx_stride + column : nullptr;
-          const Pieces p = pieces(a, output.row, column);
-          write<want_dx, want_sums>(
-              p, dx, want_sums ? dgamma + column : nullptr, want_sums ? dbeta + column : nullptr,
-              out.n, factors[turn],
-              reduce.length > 0 ? pieces(a, reduce.row, reduce.column + offset) : p, writer);
-        }
+        reduce.advance();
       }
+      if (wait > 0) continue;
+      TX* dx = want_dx ? static_cast<TX*>(a.dx) + output.row * a.dx_stride : nullptr;
+      const Span span(output, want_dx && cache == Cache::bypass ? Lines<TX>::before(dx) : 0);
+      if (want_dx && cache == Cache::bypass && span.begin == 0) hwy::Prefetch(dx + a.dx_stride);
+      const Position& first = want_dx ? reduce : output;
+      const Pieces soon = pieces(a, first.row, first.column);
+      write<want_dx, want_sums, cache>(
+          pieces(a, output.row, span.begin), want_dx ? dx + span.begin : nullptr,
+          want_sums ? dgamma.at(span.begin) : dgamma, want_sums ? dbeta.at(span.begin) : dbeta,
+          static_cast<size_t>(span.end - span.begin), factors, ahead_of(soon.dy),
+          ahead_of(soon.source));
+      output.advance();
     }
+  }
+
+  template <bool want_sums, Cache cache>
+  static HWY_INLINE void rows_with(const BackwardArguments& a, int64_t begin, int64_t end,
+                                   ColumnSums sums) {
+    if (HWY_TARGET != HWY_SCALAR && a.cols <= longest_chunk)
+      short_rows<want_sums, cache>(a, begin, end, sums);
+    else
+      long_rows<true, want_sums, cache>(a, begin, end, sums);
+    if (cache == Cache::bypass) hwy::FlushStream();
   }
 
   static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
-    if (!a.dx) return long_rows<false, true>(a, begin, end, sums, nullptr);
-    LineWriter<TX> own;
-    LineWriter<TX>* writer = a.streaming ? &own : nullptr;
-    if (a.cols <= short_row_of<TX>) {
-      return sums.dgamma ? short_rows<true>(a, begin, end, sums, writer)
-                         : short_rows<false>(a, begin, end, sums, writer);
+    if (!a.dx) return long_rows<false, true, Cache::keep>(a, begin, end, sums);
+    if (can_bypass && a.streaming) {
+      constexpr Cache cache = can_bypass ? Cache::bypass : Cache::keep;
+      return sums.dgamma ? rows_with<true, cache>(a, begin, end, sums)
+                         : rows_with<false, cache>(a, begin, end, sums);
     }
-    return sums.dgamma ? long_rows<true, true>(a, begin, end, sums, writer)
-                       : long_rows<true, false>(a, begin, end, sums, writer);
+    return sums.dgamma ? rows_with<true, Cache::keep>(a, begin, end, sums)
+                       : rows_with<false, Cache::keep>(a, begin, end, sums);
   }
 
   /// Gamma and beta of a chunk, expanded here where that is wanted.
   struct Parameters {
-    HWY_ALIGN C gamma[max_chunk + 2 * Stages::max_lanes];
-    HWY_ALIGN C beta[max_chunk + 2 * Stages::max_lanes];
+    HWY_ALIGN C gamma[policy::room(max_chunk)];
+    HWY_ALIGN C beta[policy::room(max_chunk)];
+    int64_t count = 0;
 
     HWY_INLINE void take(const BackwardArguments& a, int64_t column, int64_t n) {
       if (!a.expand) return;
@@ -184,19 +207,20 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       };
       a.expand(skip(a.gamma), 1, n, gamma);
       if (from_y) a.expand(skip(a.beta), 0, n, beta);
+      count = n;
     }
     HWY_INLINE Pieces at(const BackwardArguments& a, int64_t row, int64_t column) const {
       Pieces p = pieces(a, row, a.expand ? 0 : column);
       if (!a.expand) return p;
       p.dy += column;
       p.source += column;
-      p.gamma = gamma;
-      p.beta = beta;
+      p.gamma = P::columns(static_cast<const C*>(gamma), count);
+      p.beta = P::columns(static_cast<const C*>(beta), count);
       return p;
     }
   };
 
-  static int64_t piece_of(int64_t left) { return left <= one_chunk ? left : chunk; }
+  static int64_t piece_of(int64_t left) { return left <= longest_chunk ? left : whole_chunk; }
 
   /// The sums of rows over segments [begin, end), as long_rows() would have them.
   static void sums(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t begin,
@@ -232,12 +256,13 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     return {static_cast<long double>(g), static_cast<long double>(g_xhat)};
   }
 
-  template <bool want_dx, bool want_sums>
-  static HWY_INLINE void segment_with(const BackwardArguments& a, int64_t row_begin,
-                                      int64_t row_end, int64_t s, const GradientSums* of_rows,
-                                      ColumnSums sums, LineWriter<TX>* writers) {
-    C* dgamma = static_cast<C*>(sums.dgamma);
-    C* dbeta = static_cast<C*>(sums.dbeta);
+  template <bool want_dx, bool want_sums, Cache cache>
+  static void segment_with(const BackwardArguments& a, int64_t row_begin, int64_t row_end,
+                           int64_t s, const GradientSums* of_rows, ColumnSums sums,
+                           int64_t ahead_rows) {
+    const int64_t first = a.segments.begin(s), last = a.segments.end(s);
+    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), last - first),
+                    dbeta = P::columns(static_cast<C*>(sums.dbeta), last - first);
     const W share = W(1) / static_cast<W>(a.cols);
     Factors of_row[policy::max_shared_rows];
     for (int64_t row = row_begin; row < row_end; ++row) {
@@ -247,29 +272,35 @@ struct Backward : BackwardStages<TX, TY, from_y> {
                                                 want_dx ? static_cast<W>(total.g_xhat) : W(0));
     }
     Parameters parameters;
-    const int64_t first = a.segments.begin(s), last = a.segments.end(s);
     for (int64_t column = first; column < last;) {
       const int64_t n = piece_of(last - column);
       parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
         TX* dx = want_dx ? static_cast<TX*>(a.dx) + row * a.dx_stride + column : nullptr;
         const Pieces p = parameters.at(a, row, column);
-        write<want_dx, want_sums>(p, dx, want_sums ? dgamma + (column - first) : nullptr,
-                                  want_sums ? dbeta + (column - first) : nullptr,
-                                  static_cast<size_t>(n), of_row[row - row_begin], p,
-                                  a.streaming ? writers + (row - row_begin) : nullptr);
+        write<want_dx, want_sums, cache>(
+            p, dx, want_sums ? dgamma.at(column - first) : dgamma,
+            want_sums ? dbeta.at(column - first) : dbeta, static_cast<size_t>(n),
+            of_row[row - row_begin], ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
+            ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source));
       }
       column += n;
     }
   }
 
   static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,
-                      const GradientSums* of_rows, ColumnSums sums) {
-    if (!a.dx) return segment_with<false, true>(a, row_begin, row_end, s, of_rows, sums, nullptr);
-    LineWriter<TX> writers[policy::max_shared_rows];
-    return sums.dgamma
-               ? segment_with<true, true>(a, row_begin, row_end, s, of_rows, sums, writers)
-               : segment_with<true, false>(a, row_begin, row_end, s, of_rows, sums, writers);
+                      const GradientSums* of_rows, ColumnSums sums, int64_t ahead_rows) {
+    const auto call = [&](auto* with) {
+      with(a, row_begin, row_end, s, of_rows, sums, ahead_rows);
+    };
+    if (!a.dx) return call(&segment_with<false, true, Cache::keep>);
+    if (can_bypass && a.streaming) {
+      constexpr Cache cache = can_bypass ? Cache::bypass : Cache::keep;
+      return sums.dgamma ? call(&segment_with<true, true, cache>)
+                         : call(&segment_with<true, false, cache>);
+    }
+    return sums.dgamma ? call(&segment_with<true, true, Cache::keep>)
+                       : call(&segment_with<true, false, Cache::keep>);
   }
 };
 

@@ -7,7 +7,6 @@
 #define FUSEDNORM_CPU_COLUMN_SUMS_INL_H_
 #endif
 
-#include "cpu/line_writer-inl.h"
 #include "cpu/packs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -56,54 +55,55 @@ struct ColumnSummation {
     }
   }
 
-  /// In the order of columns, from the order of packs.
+  /// Columns [begin, end) of `count`, in their order, from the order of packs.
   template <typename TP, bool pairs>
   static void store_total(void* out, const void* sums, int64_t blocks, int64_t pitch, int64_t count,
-                          bool streaming) {
+                          int64_t begin, int64_t end, bool streaming) {
     using P = Pack<D, pairs>;
     const D d;
-    const C* from = static_cast<const C*>(sums);
-    TP* to = static_cast<TP*>(out);
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d)), step = static_cast<int64_t>(P::step());
-    const auto total_at = [&](int64_t i) HWY_ATTR {
-      V high = hn::LoadU(d, from + i), low = hn::Zero(d);
+    const auto from = P::columns(static_cast<const C*>(sums), count).at(begin);
+    TP* to = static_cast<TP*>(out) + begin;
+    const size_t lanes = hn::Lanes(d), step = P::step(), n = static_cast<size_t>(end - begin);
+    const auto total_of = [&](const C* first) HWY_ATTR {
+      V high = hn::LoadU(d, first), low = hn::Zero(d);
       for (int64_t block = 1; block < blocks; ++block) {
-        add(high, low, hn::LoadU(d, from + block * pitch + i));
+        add(high, low, hn::LoadU(d, first + block * pitch));
       }
       return blocks == 1 ? high : total(high, low);
     };
     // One pack in order.
-    const auto store_pack = [&](int64_t i, TP* pack) HWY_ATTR {
+    const auto store_pack = [&](size_t i, TP* pack) HWY_ATTR {
       if constexpr (!pairs) {
-        store(d, total_at(i), pack);
-      } else if constexpr (std::is_same_v<TP, BFloat16>) {
-        P::template write<Cache::keep>(total_at(i), total_at(i + lanes), pack);
+        store(d, total_of(from.first + i), pack);
       } else {
-        HWY_ALIGN C even[hn::MaxLanes(D())], odd[hn::MaxLanes(D())];
-        hn::Store(total_at(i), d, even);
-        hn::Store(total_at(i + lanes), d, odd);
-        for (int64_t lane = 0; lane < lanes; ++lane) {
-          pack[2 * lane] = even[lane];
-          pack[2 * lane + 1] = odd[lane];
+        const V even = total_of(from.even + i / 2), odd = total_of(from.odd + i / 2);
+        if constexpr (std::is_same_v<TP, BFloat16>) {
+          P::template write<Cache::keep>(even, odd, pack);
+        } else {
+          HWY_ALIGN C lane_even[hn::MaxLanes(D())], lane_odd[hn::MaxLanes(D())];
+          hn::Store(even, d, lane_even);
+          hn::Store(odd, d, lane_odd);
+          for (size_t lane = 0; lane < lanes; ++lane) {
+            pack[2 * lane] = lane_even[lane];
+            pack[2 * lane + 1] = lane_odd[lane];
+          }
         }
       }
     };
-    LineWriter<TP> writer;
-    const int64_t whole = count / step * step;
-    for (int64_t begin = 0; begin < whole;) {
-      const int64_t n = whole - begin < policy::short_cols ? whole - begin : policy::short_cols;
-      TP* chunk = streaming ? writer.begin(to + begin) : to + begin;
-      for (int64_t i = 0; i < n; i += step) store_pack(begin + i, chunk + i);
-      if (streaming) writer.commit(static_cast<size_t>(n));
-      begin += n;
+    size_t i = 0;
+    if constexpr (!pairs && can_stream<D, TP>) {
+      if (streaming && Lines<TP>::before(to) == 0) {
+        for (; i + Lines<TP>::line <= n; i += Lines<TP>::line)
+          for (size_t part = i; part < i + Lines<TP>::line; part += step)
+            stream(d, total_of(from.first + part), to + part);
+      }
     }
-    if (whole == count) return;
-    // In order, the last sums are the first of a vector; in pairs, the last of a pack.
-    const int64_t rest = count - whole;
+    for (; i + step <= n; i += step) store_pack(i, to + i);
+    if (i == n) return;
+    // The sums are padded.
     HWY_ALIGN TP last[P::parts * hn::MaxLanes(D())];
-    store_pack(whole, last);
-    std::memcpy(to + whole, last + (pairs ? step - rest : 0),
-                static_cast<size_t>(rest) * sizeof(TP));
+    store_pack(i, last);
+    std::memcpy(to + i, last, (n - i) * sizeof(TP));
   }
 };
 

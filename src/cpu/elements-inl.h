@@ -15,24 +15,22 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
+// For lambdas of inner loops: vectors that a call leaves in memory are read again in every turn.
+#undef FUSEDNORM_INLINE
+#define FUSEDNORM_INLINE HWY_ATTR __attribute__((always_inline))
+
 HWY_BEFORE_NAMESPACE();
 namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Elements of a chunk. Shorter where vectors are of one element, for a sum's error grows with the
+/// Elements of a chunk. Fewer where vectors are of one element, for a sum's error grows with the
 /// additions that each lane makes.
-template <typename T>
-inline constexpr int64_t chunk_of = HWY_TARGET == HWY_SCALAR
-                                        ? segment_granule
-                                        : policy::chunk_bytes / static_cast<int64_t>(sizeof(T));
+inline constexpr int64_t whole_chunk =
+    HWY_TARGET == HWY_SCALAR ? segment_granule : policy::chunk_cols;
 
-/// Elements of a row that is taken whole, at most.
-template <typename T>
-inline constexpr int64_t short_row_of =
-    HWY_TARGET == HWY_SCALAR
-        ? 0
-        : policy::short_row_bytes / static_cast<int64_t>(sizeof(T)) + segment_granule;
+/// The last chunk of a segment takes up to a granule more, so that none is shorter than a vector.
+inline constexpr int64_t longest_chunk = whole_chunk + segment_granule;
 
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
@@ -161,8 +159,8 @@ HWY_INLINE void stream(D d, hn::Vec<D> value, T* to) {
   }
 }
 
-/// Where the memory is that a stage at `from` needs soon; maybe past the end of the array, which is
-/// for prefetch alone.
+/// Where the memory is that the first stage, now at `from`, needs soon; maybe past the end of the
+/// array, which is for prefetch alone.
 template <typename T>
 HWY_INLINE const T* ahead_of(const T* from) {
   return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(from) + policy::prefetch_bytes);
@@ -173,17 +171,6 @@ HWY_INLINE void prefetch(const T* from, size_t elements) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(from);
   for (size_t i = 0; i < elements * sizeof(T); i += 64) hwy::Prefetch(bytes + i);
 }
-
-/// An absent gamma or beta is a constant array that every chunk reads from its start.
-template <typename T>
-struct Parameter {
-  const T* data;
-  int64_t step;
-
-  Parameter(const void* given, const T* constant)
-      : data(given ? static_cast<const T*>(given) : constant), step(given ? 1 : 0) {}
-  HWY_INLINE const T* at(int64_t column) const { return data + step * column; }
-};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace fusednorm::cpu

@@ -28,25 +28,33 @@ struct ForwardStages {
   static constexpr bool pairs = in_pairs<TX, TY>;
   using P = Pack<D, pairs>;
   using PTail = PackTail<D, pairs>;
+  using Columns = typename P::template Columns<const C>;
   static constexpr size_t max_lanes = hn::MaxLanes(D());
 
-  /// Sums of one segment on its way through the first two stages.
+  /// Sums of one segment on its way through the second stage.
   struct Sums {
-    HWY_ALIGN C sample[max_lanes];
     HWY_ALIGN C rest[max_lanes];
     HWY_ALIGN C squares[max_lanes];
-    C anchor;
-    C centre;
   };
 
   /// A row as the last stage sees it: y = ((x - centre) * rstd + shift) * gamma + beta, where the
   /// mean is centre - shift / rstd: right to the last bit even where the mean is thousands of times
-  /// the spread.
+  /// the spread. Where the mean is no more than twice the spread, centre is zero.
   struct Factors {
     C centre;
     C shift;
     C rstd;
+    bool centred;
   };
+
+  /// Not centring costs a rounding relative to the mean instead of to the spread, and saves 16-bit
+  /// rows, whose limit is arithmetic, one operation in eight.
+  static HWY_INLINE Factors factors(W mean, W variance, W rstd) {
+    const bool centred = sizeof(TX) != 2 || !(mean * mean <= 4 * variance);
+    const C centre = centred ? static_cast<C>(mean) : C(0);
+    return {centre, static_cast<C>((static_cast<W>(centre) - mean) * rstd), static_cast<C>(rstd),
+            centred};
+  }
 
   /// A sum of n times the same f32 or f64 may not be exact, and rows of one value must have no
   /// variance: their sample is taken relative to their first element. Sums of 16-bit elements near
@@ -58,11 +66,19 @@ struct ForwardStages {
       return x[0] - x[0] == 0 ? static_cast<C>(x[0]) : C(0);
   }
 
-  /// The sample of the chunk at `x`. Four accumulators hide the latency of an addition.
-  static HWY_INLINE V sample_chunk(const TX* x, size_t n, C anchor) {
+  static HWY_INLINE V sum(V s0, V s1, V s2, V s3) {
+    return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+  }
+  static HWY_INLINE C total(V sums) { return hn::GetLane(hn::SumOfLanes(D(), sums)); }
+
+  /// What centres a segment: the mean of the `n` elements of its sample, of which `share` is one
+  /// over; zero where that is no number, for then the deviations tell what the mean is. Four
+  /// accumulators hide the latency of an addition.
+  static HWY_INLINE C centre_of(const TX* x, size_t n, W share) {
     const D d;
-    const size_t step = 2 * hn::Lanes(d);
+    const size_t lanes = hn::Lanes(d), step = P::step();
     const PTail tail(n);
+    const C anchor = anchor_of(x);
     const V anchors = hn::Set(d, anchor);
     const auto from_anchor = [&](V value) HWY_ATTR {
       if constexpr (sizeof(TX) == 2)
@@ -72,38 +88,32 @@ struct ForwardStages {
     };
     V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     size_t i = 0;
-    for (; i + 4 * step <= n; i += 4 * step) {
-      s0 = hn::Add(s0, from_anchor(P::sample(x + i)));
-      s1 = hn::Add(s1, from_anchor(P::sample(x + i + step)));
-      s2 = hn::Add(s2, from_anchor(P::sample(x + i + 2 * step)));
-      s3 = hn::Add(s3, from_anchor(P::sample(x + i + 3 * step)));
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      V a0, a1, a2, a3;
+      P::read_four(x + i, a0, a1, a2, a3);
+      s0 = hn::Add(s0, from_anchor(a0));
+      s1 = hn::Add(s1, from_anchor(a1));
+      s2 = hn::Add(s2, from_anchor(a2));
+      s3 = hn::Add(s3, from_anchor(a3));
     }
-    for (; i + step <= n; i += step) s0 = hn::Add(s0, from_anchor(P::sample(x + i)));
-    if (!pairs && i + step / 2 <= n) s2 = hn::Add(s2, from_anchor(P::sample(x + i)));
+    const auto add = [&](V a, V b) HWY_ATTR {
+      s0 = hn::Add(s0, a);
+      if constexpr (pairs) s1 = hn::Add(s1, b);
+    };
+    for (; i + step <= n; i += step) {
+      V a, b = s0;
+      P::read(x + i, a, b);
+      add(from_anchor(a), b);
+    }
     if (tail.count) {
-      V a = s0, b = s0;
+      V a, b = s0;
       tail.read(x, a, b);
       a = from_anchor(a);
       tail.only_new(a, b);
-      s1 = hn::Add(s1, pairs ? b : a);
+      add(a, b);
     }
-    return sum(s0, s1, s2, s3);
-  }
-
-  static HWY_INLINE V sum(V s0, V s1, V s2, V s3) {
-    return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
-  }
-  static HWY_INLINE C total(V sums) { return hn::GetLane(hn::SumOfLanes(D(), sums)); }
-
-  /// `share` is one over the number of sampled elements.
-  static HWY_INLINE C centre_of(V sums, W share, C anchor) {
-    return static_cast<C>(static_cast<W>(anchor) + static_cast<W>(total(sums)) * share);
-  }
-
-  /// The centre of a row that is taken at once.
-  static HWY_NOINLINE C centre_of_row(const TX* x, size_t n, W share) {
-    const C anchor = anchor_of(x);
-    return centre_of(sample_chunk(x, n, anchor), share, anchor);
+    const W mean = static_cast<W>(anchor) + static_cast<W>(total(sum(s0, s1, s2, s3))) * share;
+    return mean - mean == 0 ? static_cast<C>(mean) : C(0);
   }
 
   /// Adds a chunk's sums to those of the chunks before it.
@@ -112,40 +122,20 @@ struct ForwardStages {
     hn::Store(first ? chunk : hn::Add(hn::Load(d, sums), chunk), d, sums);
   }
 
-  static HWY_NOINLINE void add_sample(const TX* x, size_t n, bool first, Sums& sums) {
-    if (first) sums.anchor = anchor_of(x);
-    join(sample_chunk(x, n, sums.anchor), first, sums.sample);
-  }
-
-  static HWY_INLINE void finish_sample(Sums& sums, W share) {
-    sums.centre = centre_of(hn::Load(D(), sums.sample), share, sums.anchor);
-  }
-
-  /// Adds the chunk's deviations from the centre and their squares; keeps the deviations where
-  /// `keep` says so.
-  template <bool keep>
-  static HWY_INLINE void deviate_chunk(const TX* x, size_t n, V centre, C* kept, V& r0, V& r1,
-                                       V& q0, V& q1, V& q2, V& q3) {
-    const size_t lanes = hn::Lanes(D()), step = P::step();
+  /// Adds the chunk's deviations from the centre and their squares.
+  static HWY_INLINE void deviate_chunk(const TX* x, size_t n, V centre, V& r0, V& r1, V& q0, V& q1,
+                                       V& q2, V& q3) {
+    const D d;
+    const size_t lanes = hn::Lanes(d), step = P::step();
     const PTail tail(n);
-    const auto read = [&](size_t i, V& a, V& b) HWY_ATTR {
-      P::read(x + i, a, b);
-      a = hn::Sub(a, centre);
-      if constexpr (pairs) b = hn::Sub(b, centre);
-      if constexpr (keep) P::write_compute(a, b, kept + i);
-    };
     size_t i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
       V a0, a1, a2, a3;
-      read(i, a0, a1);
-      if constexpr (pairs) {
-        read(i + step, a2, a3);
-      } else {
-        V unused;
-        read(i + lanes, a1, unused);
-        read(i + 2 * lanes, a2, a3);
-        read(i + 3 * lanes, a3, unused);
-      }
+      P::read_four(x + i, a0, a1, a2, a3);
+      a0 = hn::Sub(a0, centre);
+      a1 = hn::Sub(a1, centre);
+      a2 = hn::Sub(a2, centre);
+      a3 = hn::Sub(a3, centre);
       r0 = hn::Add(r0, hn::Add(a0, a1));
       r1 = hn::Add(r1, hn::Add(a2, a3));
       q0 = hn::MulAdd(a0, a0, q0);
@@ -163,7 +153,9 @@ struct ForwardStages {
     };
     for (; i + step <= n; i += step) {
       V a, b = r0;
-      read(i, a, b);
+      P::read(x + i, a, b);
+      a = hn::Sub(a, centre);
+      b = hn::Sub(b, centre);
       add(a, b);
     }
     if (tail.count) {
@@ -171,15 +163,9 @@ struct ForwardStages {
       tail.read(x, a, b);
       a = hn::Sub(a, centre);
       b = hn::Sub(b, centre);
-      if constexpr (keep) tail.write_compute(a, b, kept);
       tail.only_new(a, b);
       add(a, b);
     }
-  }
-
-  /// An infinite centre is the mean; the deviations from it say nothing.
-  static HWY_INLINE W mean_of(C centre, W offset) {
-    return centre - centre == 0 ? static_cast<W>(centre) + offset : static_cast<W>(centre);
   }
 
   /// Mean and sum of squared deviations of a segment. What the centre left behind is taken out
@@ -188,33 +174,31 @@ struct ForwardStages {
                                     W* squares) {
     const W rest = total(rest_sums);
     const W offset = rest * share;
-    *mean = mean_of(centre, offset);
+    *mean = static_cast<W>(centre) + offset;
     *squares = static_cast<W>(total(square_sums)) - rest * offset;
   }
 
   /// The second stage's sums of a row that is taken at once.
-  template <bool keep>
-  static HWY_NOINLINE void sums_of_row(const TX* x, size_t n, C centre, C* kept, C* rest,
-                                       C* squares) {
+  static HWY_INLINE void sums_of_row(const TX* x, size_t n, C centre, C* rest, C* squares) {
     const D d;
     V r0 = hn::Zero(d), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
-    deviate_chunk<keep>(x, n, hn::Set(d, centre), kept, r0, r1, q0, q1, q2, q3);
+    deviate_chunk(x, n, hn::Set(d, centre), r0, r1, q0, q1, q2, q3);
     *rest = total(hn::Add(r0, r1));
     *squares = total(sum(q0, q1, q2, q3));
   }
 
-  static HWY_NOINLINE void add_deviations(const TX* x, size_t n, bool first, Sums& sums) {
+  static HWY_INLINE void add_deviations(const TX* x, size_t n, C centre, bool first, Sums& sums) {
     const D d;
     V r0 = hn::Zero(d), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
-    deviate_chunk<false>(x, n, hn::Set(d, sums.centre), nullptr, r0, r1, q0, q1, q2, q3);
+    deviate_chunk(x, n, hn::Set(d, centre), r0, r1, q0, q1, q2, q3);
     join(hn::Add(r0, r1), first, sums.rest);
     join(sum(q0, q1, q2, q3), first, sums.squares);
   }
 
-  static HWY_INLINE void finish_deviations(const Sums& sums, W share, W* mean, W* squares) {
+  static HWY_INLINE void finish_deviations(C centre, const Sums& sums, W share, W* mean,
+                                           W* squares) {
     const D d;
-    moments_of(sums.centre, hn::Load(d, sums.rest), hn::Load(d, sums.squares), share, mean,
-               squares);
+    moments_of(centre, hn::Load(d, sums.rest), hn::Load(d, sums.squares), share, mean, squares);
   }
 
   /// Chan's merge of segment `s` into the moments of the segments before it.
@@ -232,67 +216,133 @@ struct ForwardStages {
     *squares += part_squares + delta * delta * before * share;
   }
 
-  static HWY_INLINE W rstd_of(W squares, W share, double eps) {
+  static HWY_INLINE W variance_of(W squares, W share) {
     // Rounding may leave less than nothing; a NaN stays.
-    const W variance = squares < 0 ? W(0) : squares * share;
+    return squares < 0 ? W(0) : squares * share;
+  }
+  static HWY_INLINE W rstd_of(W variance, double eps) {
     return W(1) / std::sqrt(variance + static_cast<W>(eps));
   }
 
-  /// The last stage, from the deviations that the second kept or else from x. It also asks for what
-  /// the first stage needs soon, a line for each line that it writes: so reads keep pace with
-  /// writes.
-  template <bool kept, Cache cache, typename T>
-  static HWY_NOINLINE void normalize(const T* from, const C* gamma, const C* beta, TY* y, size_t n,
-                                     const Factors& row, const TX* ahead) {
+  template <bool centred>
+  static HWY_INLINE V value(V x, V gamma, V beta, V centre, V rstd, V shift) {
+    if constexpr (centred) x = hn::Sub(x, centre);
+    return hn::MulAdd(hn::MulAdd(x, rstd, shift), gamma, beta);
+  }
+
+  /// The values of the pack at column i.
+  template <bool centred>
+  static HWY_INLINE void pack(const TX* x, Columns gamma, Columns beta, size_t i, V centre, V rstd,
+                              V shift, V& a, V& b) {
+    V gamma_a, gamma_b = centre, beta_a, beta_b = centre;
+    P::read(x + i, a, b);
+    P::read_columns(gamma, i, gamma_a, gamma_b);
+    P::read_columns(beta, i, beta_a, beta_b);
+    a = value<centred>(a, gamma_a, beta_a, centre, rstd, shift);
+    if constexpr (pairs) b = value<centred>(b, gamma_b, beta_b, centre, rstd, shift);
+  }
+
+  /// Columns [begin, end) of a row of n: the part of a line.
+  template <bool centred>
+  static HWY_NOINLINE void normalize_edge(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+                                          Factors row, size_t begin, size_t end) {
     const D d;
-    const size_t step = P::step();
-    const PTail tail(n);
     const V centre = hn::Set(d, row.centre), shift = hn::Set(d, row.shift),
             rstd = hn::Set(d, row.rstd);
-    const auto values = [&](V& a, V& b, V gamma_a, V gamma_b, V beta_a, V beta_b) HWY_ATTR {
-      if constexpr (!kept) a = hn::Sub(a, centre);
-      a = hn::MulAdd(hn::MulAdd(a, rstd, shift), gamma_a, beta_a);
-      if constexpr (pairs) {
-        if constexpr (!kept) b = hn::Sub(b, centre);
-        b = hn::MulAdd(hn::MulAdd(b, rstd, shift), gamma_b, beta_b);
-      }
-    };
-    const auto read = [](const T* at, V& a, V& b) HWY_ATTR {
-      if constexpr (kept)
-        P::read_compute(at, a, b);
-      else
-        P::read(at, a, b);
-    };
-    // Read before the loop writes, for y may be x.
-    V last_a = centre, last_b = centre;
-    if (tail.count) {
-      if constexpr (kept)
-        tail.read_compute(from, last_a, last_b);
-      else
-        tail.read(from, last_a, last_b);
+    const size_t step = P::step();
+    for (size_t i = begin; i < end; i += step) {
+      const size_t at = i + step <= n ? i : n - step;
+      const auto column = static_cast<int64_t>(at);
+      HWY_ALIGN TY built[P::parts * hn::MaxLanes(D())];
+      V a, b = centre;
+      pack<centred>(x + at, gamma.at(column), beta.at(column), 0, centre, rstd, shift, a, b);
+      P::template write<Cache::keep>(a, b, built);
+      copy_part<sizeof(built)>(built + (i - at), (end - i < step ? end - i : step) * sizeof(TY),
+                               y + i);
     }
-    const auto one = [&](size_t i) HWY_ATTR {
-      V a, b = centre, gamma_a, gamma_b = centre, beta_a, beta_b = centre;
-      read(from + i, a, b);
-      P::read_compute(gamma + i, gamma_a, gamma_b);
-      P::read_compute(beta + i, beta_a, beta_b);
-      values(a, b, gamma_a, gamma_b, beta_a, beta_b);
-      P::template write<cache>(a, b, y + i);
+  }
+
+  /// The last stage. It also asks for what the first stage needs soon, a line for each line that it
+  /// writes: so reads keep pace with writes. Returns whether ties wait for `exact`.
+  template <bool centred, bool exact, Cache cache>
+  static HWY_INLINE bool normalize(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+                                   const Factors& row, const TX* ahead) {
+    const D d;
+    const size_t step = P::step();
+    const V centre = hn::Set(d, row.centre), shift = hn::Set(d, row.shift),
+            rstd = hn::Set(d, row.rstd);
+    size_t begin = 0, end = n;
+    // Read before the loop writes, for y may be x.
+    const PTail tail(n);
+    V last_a = centre, last_b = centre;
+    if constexpr (cache == Cache::bypass) {
+      const Lines<TY> lines(y, n);
+      begin = lines.begin;
+      end = lines.end;
+      if (HWY_UNLIKELY(begin > 0)) normalize_edge<centred>(x, gamma, beta, y, n, row, 0, begin);
+      if (HWY_UNLIKELY(end < n)) normalize_edge<centred>(x, gamma, beta, y, n, row, end, n);
+    } else {
+      end -= tail.count;
+      if (tail.count) tail.read(x, last_a, last_b);
+    }
+    const Columns gammas = gamma.at(static_cast<int64_t>(begin)),
+                  betas = beta.at(static_cast<int64_t>(begin));
+    const TX *from = x + begin, *next = ahead + begin;
+    TY* to = y + begin;
+    auto ties = P::no_ties();
+    const auto one = [&](size_t i) FUSEDNORM_INLINE {
+      V a, b = centre;
+      pack<centred>(from, gammas, betas, i, centre, rstd, shift, a, b);
+      if constexpr (exact)
+        P::template write<cache>(a, b, to + i);
+      else
+        P::template write<cache>(a, b, to + i, ties);
     };
+    const size_t count = end - begin, four = 4 * step / P::parts;
     size_t i = 0;
-    for (; i + 2 * step <= n; i += 2 * step) {
-      prefetch(ahead + i, 2 * step);
+    // In order: a line that is half written when the next is begun leaves in two parts.
+    for (; i + four <= count; i += four) {
+      prefetch(next + i, four);
       one(i);
       one(i + step);
+      if constexpr (!pairs) {
+        one(i + 2 * step);
+        one(i + 3 * step);
+      }
     }
-    if (i + step <= n) one(i);
-    if (tail.count) {
+    for (; i < count; i += step) one(i);
+    if (cache == Cache::keep && tail.count) {
       V gamma_a, gamma_b = centre, beta_a, beta_b = centre;
-      tail.read_compute(gamma, gamma_a, gamma_b);
-      tail.read_compute(beta, beta_a, beta_b);
-      values(last_a, last_b, gamma_a, gamma_b, beta_a, beta_b);
-      tail.write(last_a, last_b, y);
+      tail.read_columns(gamma, gamma_a, gamma_b);
+      tail.read_columns(beta, beta_a, beta_b);
+      tail.write(value<centred>(last_a, gamma_a, beta_a, centre, rstd, shift),
+                 value<centred>(last_b, gamma_b, beta_b, centre, rstd, shift), y);
     }
+    return !exact && P::any(ties);
+  }
+
+  /// The last stage into the cache; with every tie, for in place nothing could be written again.
+  static HWY_INLINE void normalize_row(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+                                       const Factors& row, const TX* ahead) {
+    if (sizeof(TX) != 2 || row.centred)
+      normalize<true, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
+    else
+      normalize<false, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
+  }
+  /// The same where it is rare.
+  static HWY_NOINLINE void normalize_again(const TX* x, Columns gamma, Columns beta, TY* y,
+                                           size_t n, Factors row) {
+    normalize_row(x, gamma, beta, y, n, row, x);
+  }
+
+  /// The last stage past the cache.
+  static HWY_INLINE void stream_row(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+                                    const Factors& row, const TX* ahead) {
+    const bool ties =
+        sizeof(TX) != 2 || row.centred
+            ? normalize<true, false, Cache::bypass>(x, gamma, beta, y, n, row, ahead)
+            : normalize<false, false, Cache::bypass>(x, gamma, beta, y, n, row, ahead);
+    if (HWY_UNLIKELY(ties)) normalize_again(x, gamma, beta, y, n, row);
   }
 };
 

@@ -18,7 +18,7 @@ const ForwardKernels* forward_table() {
   using C = Compute<TX>;
   constexpr bool as_given = std::is_same_v<TP, C> && !Kernel::pairs;
   static constexpr ForwardKernels kernels = {&Kernel::rows, &Kernel::moments,
-                                             &Kernel::normalize_segments,
+                                             &Kernel::merge_segments, &Kernel::normalize_segment,
                                              as_given ? nullptr : &expand<C, TP, Kernel::pairs>};
   return &kernels;
 }

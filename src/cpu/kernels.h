@@ -12,7 +12,7 @@ namespace fusednorm::cpu {
 
 /// Elements that a stage takes at once at most, and the length of the constant arrays that stand
 /// for an absent gamma or beta.
-inline constexpr std::int64_t max_chunk = policy::short_cols + segment_granule;
+inline constexpr std::int64_t max_chunk = policy::chunk_cols + 2 * segment_granule;
 
 /// Mean and sum of squared deviations of one segment. Wide enough for long double, f64's merge
 /// type.
@@ -51,10 +51,13 @@ struct ForwardKernels {
   /// Moments of segments [begin, end) of a row into out[begin …].
   void (*moments)(const ForwardArguments&, std::int64_t row, std::int64_t begin, std::int64_t end,
                   Moments* out);
-  /// Segments [begin, end) of up to max_shared_rows rows, from the moments of all their segments.
-  /// Statistics are stored by whoever holds segment 0.
+  /// The moments of a row from those of its segments.
+  Moments (*merge)(const ForwardArguments&, const Moments* parts);
+  /// One segment of up to max_shared_rows rows, of which the first of each row's Moments is the
+  /// row's. Statistics are stored with segment 0. Asks for the segment of the rows that are
+  /// `ahead_rows` later, if not 0. Streaming stores are left to the caller to flush.
   void (*normalize)(const ForwardArguments&, std::int64_t row_begin, std::int64_t row_end,
-                    std::int64_t begin, std::int64_t end, const Moments* moments);
+                    std::int64_t segment, const Moments* of_rows, std::int64_t ahead_rows);
   /// Elements of a parameter in the compute type, in the order of the kernel's packs. Null where
   /// they are so already.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
@@ -96,17 +99,19 @@ struct BackwardKernels {
   /// The sums of a row from those of its segments.
   GradientSums (*merge)(const GradientSums* parts, std::int64_t count);
   /// dx of one segment of up to max_shared_rows rows, of which the first of each row's GradientSums
-  /// is the row's; adds to `sums`, which point at the segment's first column.
+  /// is the row's; adds to `sums`, which are the segment's own. Asks for the segment of the rows
+  /// that are `ahead_rows` later, if not 0.
   void (*segment)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
-                  std::int64_t segment, const GradientSums* of_rows, ColumnSums sums);
+                  std::int64_t segment, const GradientSums* of_rows, ColumnSums sums,
+                  std::int64_t ahead_rows);
   /// high + low += sum, exact but for the rounding of low.
   void (*compensate)(void* high, void* low, const void* sum, std::int64_t count);
   /// sum = high + low, or high where that is not finite.
   void (*settle)(void* sum, const void* high, const void* low, std::int64_t count);
-  /// The compensated sum of `blocks` arrays, `pitch` elements apart, in order and cast to the
-  /// parameters' dtype.
+  /// The compensated sum of `blocks` arrays of `count` columns, `pitch` elements apart: columns
+  /// [begin, end), in order and cast to the parameters' dtype.
   void (*store)(void* out, const void* sums, std::int64_t blocks, std::int64_t pitch,
-                std::int64_t count, bool streaming);
+                std::int64_t count, std::int64_t begin, std::int64_t end, bool streaming);
   /// As ForwardKernels'.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
 };

@@ -14,22 +14,22 @@ constexpr std::int64_t split(std::int64_t count, std::int64_t parts, std::int64_
   return count / parts * index + (index < rest ? index : rest);
 }
 
-/// Rows whose data stays in the shared cache between the two passes of a shared row.
+/// Rows whose data stays in the shared cache between the two passes of shared rows, next to that of
+/// the rows after them.
 inline std::int64_t rows_per_group(std::int64_t rows, std::int64_t row_bytes,
                                    const Device& device) {
-  const std::int64_t fit = device.cache_shared / 4 / (row_bytes > 0 ? row_bytes : 1);
+  const std::int64_t fit = device.cache_shared / 8 / (row_bytes > 0 ? row_bytes : 1);
   return fit < 1 ? 1 : fit > rows ? rows : fit;
 }
 
 /// Room for a parameter in the compute type and the order of any kernel's packs.
 inline std::int64_t expanded_bytes(std::int64_t cols, DType x_dtype) {
-  return (policy::padded(cols) + policy::sum_padding) *
-         static_cast<std::int64_t>(size_of(compute_dtype(x_dtype)));
+  return policy::room(cols) * static_cast<std::int64_t>(size_of(compute_dtype(x_dtype)));
 }
 
 struct ForwardLayout {
   std::int64_t group = 0;      ///< rows worked on together when threads share rows
-  Moments* moments = nullptr;  ///< [group, segments]
+  Moments* moments = nullptr;  ///< [2, group, segments]
   void* gamma = nullptr;       ///< expanded, where the kernel wants that and does not do it itself
   void* beta = nullptr;
 
@@ -45,7 +45,7 @@ struct ForwardLayout {
     group = std::min(policy::max_shared_rows,
                      rows_per_group(p.rows, p.cols * static_cast<std::int64_t>(size_of(p.x_dtype)),
                                     plan.device));
-    moments = carver.take<Moments>(group * segments_of(p.cols, p.x_dtype).count);
+    moments = carver.take<Moments>(2 * group * segments_of(p.cols, p.x_dtype).count);
   }
 };
 
@@ -53,7 +53,7 @@ struct BackwardLayout {
   std::int64_t pitch = 0;         ///< elements between arrays of column sums
   std::int64_t group = 0;         ///< rows worked on together when threads share rows
   bool several_sums = false;      ///< a block's rows need more than one plain sum
-  GradientSums* sums = nullptr;   ///< [group, segments]
+  GradientSums* sums = nullptr;   ///< [2, group, segments]
   std::byte* partials = nullptr;  ///< dgamma [row_blocks, pitch], then dbeta
   std::byte* scratch =
       nullptr;  ///< a task: plain sums, high and low parts, for dgamma and dbeta: [6, pitch]
@@ -68,8 +68,7 @@ struct BackwardLayout {
         plan.row_blocks > 0 ? (p.rows - 1) / plan.row_blocks + 1 : 0;
     const bool want_sums = p.want_dgamma || p.want_dbeta;
     several_sums = rows_per_block > policy::rows_per_sum;
-    // In pairs, the end of a row is a pack of its own.
-    pitch = policy::padded(p.cols) + policy::sum_padding;
+    pitch = policy::room(p.cols);
     if (expand && p.rows > 0 && plan.schedule != Schedule::segments) {
       const auto bytes = static_cast<std::size_t>(expanded_bytes(p.cols, p.x_dtype));
       gamma = carver.take_bytes(bytes);
@@ -79,9 +78,11 @@ struct BackwardLayout {
       const auto row_bytes =
           p.cols * static_cast<std::int64_t>(size_of(p.x_dtype) + size_of(p.y_dtype));
       group = std::min(policy::max_shared_rows, rows_per_group(p.rows, row_bytes, plan.device));
-      sums = carver.take<GradientSums>(group * segments_of(p.cols, p.x_dtype).count);
+      const Segments segments = segments_of(p.cols, p.x_dtype);
+      sums = carver.take<GradientSums>(2 * group * segments.count);
       // With one group a segment's sums live and die on its task's stack.
       if (want_sums && (group < p.rows || several_sums)) {
+        pitch = segments.count * policy::room(segments.length);
         scratch = static_cast<std::byte*>(
             carver.take_bytes(static_cast<std::size_t>((several_sums ? 6 : 2) * pitch * element)));
       }

@@ -44,8 +44,30 @@ struct Pack {
   static HWY_INLINE void read_parameter(const T* from, V& a, V&) {
     a = load(D(), from);
   }
-  static HWY_INLINE void read_compute(const C* from, V& a, V&) { a = hn::LoadU(D(), from); }
-  static HWY_INLINE void write_compute(V a, V, C* to) { hn::StoreU(a, D(), to); }
+
+  /// An array of the compute type that goes with the columns: gamma, beta, column sums.
+  template <typename Q>
+  struct Columns {
+    Q* first;
+    HWY_INLINE Columns at(int64_t column) const { return {first + column}; }
+  };
+  template <typename Q>
+  static HWY_INLINE Columns<Q> columns(Q* array, int64_t) {
+    return {array};
+  }
+  template <typename Q>
+  static HWY_INLINE void read_columns(Columns<Q> from, size_t i, V& a, V&) {
+    a = hn::LoadU(D(), from.first + i);
+  }
+  static HWY_INLINE void write_columns(V a, V, Columns<C> to, size_t i) {
+    hn::StoreU(a, D(), to.first + i);
+  }
+
+  /// `old` in all lanes but [begin, end).
+  static HWY_INLINE void only(V& a, V&, V old_a, V, size_t begin, size_t end) {
+    const D d;
+    a = hn::IfThenElse(hn::FirstN(d, begin), old_a, hn::IfThenElse(hn::FirstN(d, end), a, old_a));
+  }
 
   template <Cache cache, typename T>
   static HWY_INLINE void write(V a, V, T* to) {
@@ -55,17 +77,24 @@ struct Pack {
       store(D(), a, to);
   }
 
-  /// Of two vectors' elements, half: their mean serves to centre all. It is off the mean of all by
-  /// at most the standard deviation (the variance between two halves of which one has mean m + d
-  /// and the other m - d is d * d), so centring with it costs the sum of squares one bit at worst.
+  /// Four vectors: a turn of the inner loops.
   template <typename T>
-  static HWY_INLINE V sample(const T* from) {
-    return load(D(), from);
+  static HWY_INLINE void read_four(const T* from, V& v0, V& v1, V& v2, V& v3) {
+    const D d;
+    const size_t lanes = hn::Lanes(d);
+    v0 = load(d, from);
+    v1 = load(d, from + lanes);
+    v2 = load(d, from + 2 * lanes);
+    v3 = load(d, from + 3 * lanes);
   }
-  /// How many of a segment's elements are sampled: all that two vectors do not divide, too.
-  static size_t sampled(size_t n) {
-    const size_t rest = n % (2 * step());
-    return (n - rest) / 2 + rest;
+
+  /// As write; there is nothing to write again.
+  using Ties = int;
+  static HWY_INLINE Ties no_ties() { return 0; }
+  static HWY_INLINE bool any(Ties) { return false; }
+  template <Cache cache, typename T>
+  static HWY_INLINE void write(V a, V b, T* to, Ties&) {
+    write<cache>(a, b, to);
   }
 };
 
@@ -105,13 +134,39 @@ struct Pack<D, true> {
     a = hn::IfThenElse(hn::IsNaN(a), nan, a);
     b = hn::IfThenElse(hn::IsNaN(b), nan, b);
   }
-  static HWY_INLINE void read_compute(const C* from, V& a, V& b) {
-    a = hn::LoadU(D(), from);
-    b = hn::LoadU(D(), from + hn::Lanes(D()));
+
+  /// First the even columns, then the odd ones: a pack may begin at any column.
+  template <typename Q>
+  struct Columns {
+    Q* even;
+    Q* odd;
+    HWY_INLINE Columns at(int64_t column) const {
+      const int64_t half = column / 2;
+      return column % 2 == 0 ? Columns{even + half, odd + half}
+                             : Columns{odd + half, even + half + 1};
+    }
+  };
+  template <typename Q>
+  static HWY_INLINE Columns<Q> columns(Q* array, int64_t count) {
+    return {array, array + policy::odd_columns(count)};
   }
-  static HWY_INLINE void write_compute(V a, V b, C* to) {
-    hn::StoreU(a, D(), to);
-    hn::StoreU(b, D(), to + hn::Lanes(D()));
+  template <typename Q>
+  static HWY_INLINE void read_columns(Columns<Q> from, size_t i, V& a, V& b) {
+    a = hn::LoadU(D(), from.even + i / 2);
+    b = hn::LoadU(D(), from.odd + i / 2);
+  }
+  static HWY_INLINE void write_columns(V a, V b, Columns<C> to, size_t i) {
+    hn::StoreU(a, D(), to.even + i / 2);
+    hn::StoreU(b, D(), to.odd + i / 2);
+  }
+
+  /// `old` in all lanes but [begin, end).
+  static HWY_INLINE void only(V& a, V& b, V old_a, V old_b, size_t begin, size_t end) {
+    const D d;
+    a = hn::IfThenElse(hn::FirstN(d, (begin + 1) / 2), old_a,
+                       hn::IfThenElse(hn::FirstN(d, (end + 1) / 2), a, old_a));
+    b = hn::IfThenElse(hn::FirstN(d, begin / 2), old_b,
+                       hn::IfThenElse(hn::FirstN(d, end / 2), b, old_b));
   }
 
   /// To nearest even in 8 instructions for the pack: the kept half of an element grows by one when
@@ -129,85 +184,154 @@ struct Pack<D, true> {
     return hn::Add(kept, hn::ShiftRight<15>(hn::SaturatedSub(lost, is_even)));
   }
   template <Cache cache>
-  static HWY_INLINE void write(V a, V b, BFloat16* to) {
+  static HWY_INLINE void put(hn::Vec<Halves> pack, BFloat16* to) {
     auto* address = reinterpret_cast<uint16_t*>(to);
     if constexpr (cache == Cache::bypass)
-      hn::Stream(rounded(a, b), Halves(), address);
+      hn::Stream(pack, Halves(), address);
     else
-      hn::StoreU(rounded(a, b), Halves(), address);
+      hn::StoreU(pack, Halves(), address);
+  }
+  template <Cache cache>
+  static HWY_INLINE void write(V a, V b, BFloat16* to) {
+    put<cache>(rounded(a, b), to);
   }
 
-  /// As in order: here the odd elements.
-  static HWY_INLINE V sample(const BFloat16* from) { return odd(raw(from)); }
-  static size_t sampled(size_t n) {
-    const size_t tail = n % step();
-    return (n - tail) / 2 + (tail + 1) / 2;
+  static HWY_INLINE void read_four(const BFloat16* from, V& v0, V& v1, V& v2, V& v3) {
+    read(from, v0, v1);
+    read(from + step(), v2, v3);
+  }
+
+  /// The least of the halves that were lost, in even lanes.
+  using Ties = hn::Vec<Halves>;
+  static HWY_INLINE Ties no_ties() { return hn::Set(Halves(), uint16_t{0xffff}); }
+  static HWY_INLINE bool any(Ties ties) {
+    const Halves halves;
+    const auto lost = hn::Or(ties, hn::BitCast(halves, hn::Set(Bits(), 0xffff0000u)));
+    return !hn::AllFalse(halves, hn::Eq(lost, hn::Zero(halves)));
+  }
+  /// Adding 0x8000 rounds all but ties, one element in 2^16: 6 instructions for a pack instead of
+  /// 8, and one shift instead of three. Where there were any, what was written has to be written
+  /// again with the other write.
+  template <Cache cache>
+  static HWY_INLINE void write(V a, V b, BFloat16* to, Ties& ties) {
+    const Bits bits;
+    const Halves halves;
+    const auto half = hn::Set(bits, 0x8000u);
+    const auto even = hn::Add(hn::BitCast(bits, a), half);
+    const auto odd = hn::BitCast(halves, hn::Add(hn::BitCast(bits, b), half));
+    ties = hn::Min(ties, hn::Min(hn::BitCast(halves, even), odd));
+    put<cache>(hn::OddEven(odd, hn::BitCast(halves, hn::ShiftRight<16>(even))), to);
   }
 };
 #endif
 
-/// The end of a row that is no whole number of packs, as one pack of which only the last `count`
-/// elements are new. In an array in pairs it is a pack of its own after the whole ones.
+/// The end of a row that is no whole number of packs, as one pack: the last of the row, of which
+/// only the last `count` elements are new, or all of a row that is shorter.
 template <class D, bool pairs>
 struct PackTail {
   using V = hn::Vec<D>;
   using C = hn::TFromD<D>;
   using P = Pack<D, pairs>;
-  size_t n;
   size_t count;  ///< new elements; 0 when there is no tail
   bool wide;     ///< a whole pack before the end may be read and written again
+  size_t begin;  ///< of the pack
 
-  explicit HWY_INLINE PackTail(size_t elements)
-      : n(elements), count(elements % P::step()), wide(elements >= P::step()) {}
+  explicit HWY_INLINE PackTail(size_t n)
+      : count(n % P::step()), wide(n >= P::step()), begin(wide ? n - P::step() : 0) {}
 
   template <typename T>
-  HWY_INLINE void read(const T* begin, V& a, V& b) const {
-    if (HWY_LIKELY(wide)) return P::read(begin + n - P::step(), a, b);
+  HWY_INLINE void read(const T* row, V& a, V& b) const {
+    if (HWY_LIKELY(wide)) return P::read(row + begin, a, b);
     HWY_ALIGN T buffer[P::parts * hn::MaxLanes(D())] = {};
-    std::memcpy(buffer + (P::step() - count), begin, count * sizeof(T));
+    std::memcpy(buffer, row, count * sizeof(T));
     P::read(buffer, a, b);
   }
 
-  HWY_INLINE void read_compute(const C* begin, V& a, V& b) const {
-    if constexpr (pairs)
-      P::read_compute(begin + (n - count), a, b);
-    else
-      read(begin, a, b);
-  }
-
-  HWY_INLINE void write_compute(V a, V b, C* begin) const {
-    if constexpr (pairs)
-      P::write_compute(a, b, begin + (n - count));
-    else
-      write(a, b, begin);
-  }
-
   template <typename T>
-  HWY_INLINE void write(V a, V b, T* begin) const {
-    if (HWY_LIKELY(wide)) return P::template write<Cache::keep>(a, b, begin + n - P::step());
+  HWY_INLINE void write(V a, V b, T* row) const {
+    if (HWY_LIKELY(wide)) return P::template write<Cache::keep>(a, b, row + begin);
     HWY_ALIGN T buffer[P::parts * hn::MaxLanes(D())];
     P::template write<Cache::keep>(a, b, buffer);
-    std::memcpy(begin, buffer + (P::step() - count), count * sizeof(T));
+    std::memcpy(row, buffer, count * sizeof(T));
   }
 
-  /// Zeros in the lanes that are not new.
+  /// Of a parameter, which in order may be the caller's own and end with the row.
+  HWY_INLINE void read_columns(typename P::template Columns<const C> from, V& a, V& b) const {
+    if constexpr (pairs)
+      P::read_columns(from.at(static_cast<int64_t>(begin)), 0, a, b);
+    else
+      read(from.first, a, b);
+  }
+  /// Of sums, which are padded.
+  HWY_INLINE typename P::template Columns<C> sums(typename P::template Columns<C> all) const {
+    return all.at(static_cast<int64_t>(begin));
+  }
+
+  /// The lanes [first, last) that are new.
+  HWY_INLINE size_t first() const { return wide ? P::step() - count : 0; }
+  HWY_INLINE size_t last() const { return wide ? P::step() : count; }
+  /// Zeros in the others.
   HWY_INLINE void only_new(V& a, V& b) const {
-    const D d;
-    if constexpr (pairs) {
-      const hn::Repartition<uint16_t, D> halves;
-      const hn::RebindToSigned<D> bits;
-      const auto keep = hn::BitCast(bits, hn::IfThenZeroElse(hn::FirstN(halves, P::step() - count),
-                                                             hn::Set(halves, uint16_t{0xffff})));
-      a = hn::And(a, hn::BitCast(d, hn::ShiftRight<16>(hn::ShiftLeft<16>(keep))));
-      b = hn::And(b, hn::BitCast(d, hn::ShiftRight<16>(keep)));
-    } else {
-      a = hn::IfThenZeroElse(hn::FirstN(d, P::step() - count), a);
-    }
+    const V zero = hn::Zero(D());
+    P::only(a, b, zero, zero, first(), last());
   }
 };
 
-/// `count` elements of a parameter as the compute type in the order of packs. `to` has room for a
-/// pack more. A null parameter is a constant.
+/// Where lines of a row that is written past the cache begin and end; what is before and after is
+/// written with ordinary stores, for its lines belong to other rows, too.
+template <typename T>
+struct Lines {
+  static constexpr size_t line = 64 / sizeof(T);
+  size_t begin;
+  size_t end;
+
+  HWY_INLINE Lines(const T* row, size_t n)
+      : begin(static_cast<size_t>(before(row))), end(begin + (n - begin) / line * line) {}
+
+  /// Elements from the start of a row to its first whole line.
+  static HWY_INLINE int64_t before(const T* row) {
+    return static_cast<int64_t>((0 - reinterpret_cast<uintptr_t>(row)) % 64 / sizeof(T));
+  }
+  static HWY_INLINE bool whole(const T* row, size_t n) { return before(row) == 0 && n % line == 0; }
+  /// A shorter row may end before its first line begins, or be shorter than a pack.
+  static HWY_INLINE bool fit(const T* row, size_t n) {
+    return n >= static_cast<size_t>(segment_granule) || whole(row, n);
+  }
+};
+
+/// `bytes`, at most `size`, of a pack that was just stored. Two moves that overlap, each within
+/// that store: one that spans two stores would wait until both, and all streaming ones before them,
+/// have reached memory.
+template <size_t size>
+HWY_INLINE void copy_part(const void* from, size_t bytes, void* to) {
+  if (bytes >= size) {
+    uint8_t first[size], last[size];
+    std::memcpy(first, from, size);
+    std::memcpy(last, static_cast<const uint8_t*>(from) + (bytes - size), size);
+    std::memcpy(to, first, size);
+    std::memcpy(static_cast<uint8_t*>(to) + (bytes - size), last, size);
+  } else if constexpr (size > 2) {
+    copy_part<size / 2>(from, bytes, to);
+  }
+}
+
+/// Gamma or beta. An absent one is a constant array that every chunk reads from its start.
+template <class P>
+struct Parameter {
+  using C = typename P::C;
+  typename P::template Columns<const C> columns;
+  int64_t step;
+
+  Parameter(const void* given, const C* constant, int64_t count)
+      : columns(P::columns(given ? static_cast<const C*>(given) : constant, count)),
+        step(given ? 1 : 0) {}
+  HWY_INLINE typename P::template Columns<const C> at(int64_t column) const {
+    return columns.at(step * column);
+  }
+};
+
+/// `count` elements of a parameter as the compute type in the order of packs. A null parameter is a
+/// constant.
 template <typename C, typename T, bool pairs>
 void expand(const void* given, double constant, int64_t count, void* to) {
   using D = hn::ScalableTag<C>;
@@ -215,22 +339,21 @@ void expand(const void* given, double constant, int64_t count, void* to) {
   using V = hn::Vec<D>;
   const D d;
   const T* from = static_cast<const T*>(given);
-  C* out = static_cast<C*>(to);
-  const auto step = static_cast<int64_t>(P::step());
-  const PackTail<D, pairs> tail(static_cast<size_t>(count));
+  const auto out = P::columns(static_cast<C*>(to), count);
+  const size_t step = P::step(), n = static_cast<size_t>(count);
   V a = hn::Set(d, static_cast<C>(constant)), b = a;
-  for (int64_t i = 0; i + step <= count; i += step) {
+  for (size_t i = 0; i + step <= n; i += step) {
     if (given) P::read_parameter(from + i, a, b);
-    P::write_compute(a, b, out + i);
+    P::write_columns(a, b, out, i);
   }
+  const PackTail<D, pairs> tail(n);
   if (tail.count == 0) return;
   if (given) {
     HWY_ALIGN T last[P::parts * hn::MaxLanes(D())] = {};
-    const int64_t kept = count < step ? count : step;
-    std::memcpy(last + (step - kept), from + (count - kept), static_cast<size_t>(kept) * sizeof(T));
+    std::memcpy(last, from + tail.begin, (tail.wide ? step : n) * sizeof(T));
     P::read_parameter(last, a, b);
   }
-  tail.write_compute(a, b, out);
+  P::write_columns(a, b, tail.sums(out), 0);
 }
 
 }  // namespace HWY_NAMESPACE

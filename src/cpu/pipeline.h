@@ -1,72 +1,69 @@
-// The order in which a kernel takes up the segments of its rows: as steps of a pipeline whose later
-// stages trail the first.
+// The order in which a stage takes up its rows: chunk by chunk, segment by segment, row by row.
 #pragma once
-
-#include <cstddef>
 
 #include "cpu/policy.h"
 #include "cpu/segments.h"
 
 namespace fusednorm::cpu {
 
-/// Part of a step's columns.
-struct Piece {
-  std::size_t n;
-  bool last;
-  explicit operator bool() const { return n > 0; }
-};
-
-/// Where a stage is: at one segment of a row. It runs segment by segment, then on to the next row.
-/// Counters, not divisions: those would cost as much as a hundred columns.
-struct Step {
+/// Where a stage is. Counters, not divisions: those would cost as much as a hundred columns.
+struct Position {
   const Segments& segments;
-  std::int64_t end;
-  std::int64_t wait;  ///< steps that this stage is behind the first
+  std::int64_t chunk;  ///< columns of a whole one
   std::int64_t row;
   std::int64_t segment = 0;
   std::int64_t column = 0;
-  std::int64_t length = 0;  ///< 0: nothing to do at this step
-  int ring = 0;             ///< the row's place among three: no more are on their way at once
-  int turn = 0;             ///< the step's place among two
-  std::int64_t chunk;       ///< columns of a piece
+  std::int64_t length = 0;  ///< columns of this chunk
+  bool first = true;        ///< in its segment
+  bool last = false;
 
-  Step(const Segments& cut, std::int64_t row_begin, std::int64_t row_end, std::int64_t columns,
-       std::int64_t lag)
-      : segments(cut), end(row_end), wait(lag), row(row_begin), chunk(columns) {
-    if (wait == 0) enter();
+  Position(const Segments& cut, std::int64_t columns, std::int64_t first_row)
+      : segments(cut), chunk(columns), row(first_row) {
+    enter();
   }
 
   bool first_segment() const { return segment == 0; }
   bool last_segment() const { return segment == segments.count - 1; }
+  std::int64_t segment_length() const { return segments.end(segment) - segments.begin(segment); }
 
   void advance() {
-    if (wait > 0) {
-      if (--wait == 0) enter();
-      return;
-    }
-    turn ^= 1;
-    if (++segment == segments.count) {
+    column += length;
+    first = last;
+    if (last && ++segment == segments.count) {
       segment = 0;
+      column = 0;
       ++row;
-      ring = ring == 2 ? 0 : ring + 1;
     }
     enter();
   }
 
-  /// The chunk that begins `offset` columns into the segment. The last one takes up to a granule
-  /// more, so that none is shorter than a vector.
-  Piece piece(std::int64_t offset) const {
-    const std::int64_t left = length - offset;
-    if (left <= 0 || (offset > 0 && left <= segment_granule)) return {0, false};
-    const bool last = left <= chunk + segment_granule;
-    return {static_cast<std::size_t>(last ? left : chunk), last};
-  }
-
  private:
+  /// The last chunk takes up to a granule more, so that none is shorter than a vector.
   void enter() {
-    column = segments.begin(segment);
-    length = row < end ? segments.end(segment) - column : 0;
+    const std::int64_t left = segments.end(segment) - column;
+    last = left <= chunk + segment_granule;
+    length = last ? left : chunk;
   }
 };
+
+/// The columns [begin, end) that the last stage takes at a position, where it moves its chunks by
+/// `shift` columns so that they begin with whole lines of its output.
+struct Span {
+  std::int64_t begin;
+  std::int64_t end;
+
+  Span(const Position& at, std::int64_t shift)
+      : begin(at.column == 0 ? 0 : at.column + shift),
+        end(at.last && at.last_segment() ? at.segments.cols : at.column + at.length + shift) {}
+};
+
+/// The chunks of a row.
+constexpr std::int64_t chunks_of(const Segments& segments, std::int64_t chunk) {
+  const auto in = [&](std::int64_t n) {
+    return n <= chunk + segment_granule ? 1 : (n - segment_granule - 1) / chunk + 1;
+  };
+  const std::int64_t last = segments.count - 1;
+  return last * in(segments.length) + in(segments.cols - segments.begin(last));
+}
 
 }  // namespace fusednorm::cpu

@@ -45,28 +45,15 @@ constexpr std::int64_t row_blocks(std::int64_t rows, std::int64_t cols, DType co
   return std::clamp<std::int64_t>(rows / min_rows_per_block, 1, fit);
 }
 
-/// Bytes of a row that a stage of a kernel takes before the next stage has its turn. A burst of so
-/// many bytes of streaming stores is about what the 64 stores that a core can have waiting hold, so
-/// the stages that do not store run while memory takes them in. Decides bits: constant.
-inline constexpr std::int64_t chunk_bytes = 1024;
+/// Columns that a stage of a kernel takes before the next stage has its turn: a row where it is no
+/// longer, else a chunk of one. 4 KiB of f32 spread the two or three ends of loops that a turn
+/// costs (20 to 30 cycles each) over 128 vectors, and are short enough for reads and writes to
+/// overlap: with turns of 16 KiB a copy in two passes loses a fifth. Decides bits: constant.
+inline constexpr std::int64_t chunk_cols = 1024;
 
-/// How far ahead of its use the first stage's memory is asked for: 200 to 400 ns at 10 to 20 bytes
-/// per nanosecond and core.
-inline constexpr std::int64_t prefetch_bytes = 4096;
-
-/// Rows up to this long are taken whole: sums stay in registers, and a burst of stores is no more
-/// than two chunks.
-inline constexpr std::int64_t short_row_bytes = 2048;
-inline constexpr std::int64_t short_cols = 1024;
-
-/// Rows that are shorter still go several at once, so that a step is worth its overhead and the
-/// latencies of their sums overlap.
-inline constexpr std::int64_t max_rows_per_step = 8;
-inline constexpr std::int64_t cols_per_step = 256;
-
-constexpr std::int64_t rows_per_step(std::int64_t cols) {
-  return std::clamp<std::int64_t>(cols_per_step / (cols > 0 ? cols : 1), 1, max_rows_per_step);
-}
+/// How far ahead of the first stage memory is asked for. 8 KiB are 500 ns at 16 bytes per
+/// nanosecond and core; 2 KiB lost a tenth.
+inline constexpr std::int64_t prefetch_bytes = 8192;
 
 /// Rows whose chunks are normalised together when threads share rows.
 inline constexpr std::int64_t max_shared_rows = 8;
@@ -77,6 +64,16 @@ inline constexpr std::int64_t sum_padding = 64;
 
 constexpr std::int64_t padded(std::int64_t cols) {
   return (cols + sum_padding - 1) / sum_padding * sum_padding;
+}
+
+/// What an array that goes with the columns takes, and where its second half begins in pairs. Not a
+/// multiple of 4 KiB where cols are one: lines of one column of gamma, both sums, and x and dy of
+/// two rows would share the 8 places that the first-level cache has for them.
+constexpr std::int64_t room(std::int64_t cols) {
+  return padded(cols) + 2 * sum_padding;
+}
+constexpr std::int64_t odd_columns(std::int64_t cols) {
+  return padded(cols) / 2 + sum_padding;
 }
 
 }  // namespace fusednorm::cpu::policy

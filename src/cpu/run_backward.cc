@@ -2,9 +2,11 @@
 // dbeta.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "cpu/element_types.h"
 #include "cpu/layout.h"
+#include "hwy/cache_control.h"
 #include "validate.h"
 
 namespace fusednorm::cpu {
@@ -82,10 +84,8 @@ void gather(const Run& run, std::int64_t begin, std::int64_t end) {
   const std::int64_t blocks = run.plan.row_blocks, pitch = run.layout.pitch;
   const BackwardProblem& p = run.plan.problem;
   const auto store = [&](void* out, std::int64_t first_block) {
-    std::byte* to =
-        static_cast<std::byte*>(out) + begin * static_cast<std::int64_t>(size_of(p.param_dtype));
-    run.kernels.store(to, run.array(run.layout.partials, first_block) + begin * run.element, blocks,
-                      pitch, end - begin, false);
+    run.kernels.store(out, run.array(run.layout.partials, first_block), blocks, pitch, p.cols,
+                      begin, end, false);
   };
   if (p.want_dgamma) store(run.buffers.dgamma, 0);
   if (p.want_dbeta) store(run.buffers.dbeta, blocks);
@@ -122,24 +122,23 @@ class SegmentSums {
       : run_(run),
         begin_(run.arguments.segments.begin(segment)),
         count_(run.arguments.segments.end(segment) - begin_),
-        // The last segment may end in a pack of its own.
-        padded_(policy::padded(count_) +
-                (segment + 1 == run.arguments.segments.count ? policy::sum_padding : 0)) {
+        room_(policy::room(count_)) {
     const bool kept = run.layout.scratch != nullptr;
-    const std::int64_t pitch = kept ? run.layout.pitch : padded_;
-    std::byte* base = kept ? run.layout.scratch + begin_ * run.element : local;
+    const std::int64_t pitch = kept ? run.layout.pitch : room_;
+    const std::int64_t whole = policy::room(run.arguments.segments.length);
+    std::byte* base = kept ? run.layout.scratch + segment * whole * run.element : local;
     for (int i = 0; i < 6; ++i) arrays_[i] = base + i * pitch * run.element;
   }
 
   ColumnSums before(std::int64_t row) {
     if (!run_.want_sums) return {};
     if (row == 0 && run_.layout.several_sums) {
-      for (int i = 2; i < 6; ++i) run_.clear(arrays_[i], padded_);
+      for (int i = 2; i < 6; ++i) run_.clear(arrays_[i], room_);
     }
     if (row % policy::rows_per_sum == 0) {
       if (row > 0) compensate();
-      run_.clear(arrays_[0], padded_);
-      run_.clear(arrays_[1], padded_);
+      run_.clear(arrays_[0], room_);
+      run_.clear(arrays_[1], room_);
     }
     return {arrays_[0], arrays_[1]};
   }
@@ -149,12 +148,12 @@ class SegmentSums {
     const BackwardProblem& p = run_.plan.problem;
     if (run_.layout.several_sums) {
       compensate();
-      run_.kernels.settle(arrays_[0], arrays_[2], arrays_[3], padded_);
-      run_.kernels.settle(arrays_[1], arrays_[4], arrays_[5], padded_);
+      run_.kernels.settle(arrays_[0], arrays_[2], arrays_[3], room_);
+      run_.kernels.settle(arrays_[1], arrays_[4], arrays_[5], room_);
     }
     const std::int64_t offset = begin_ * static_cast<std::int64_t>(size_of(p.param_dtype));
     const auto store = [&](void* out, const std::byte* sums) {
-      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_,
+      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_, 0, count_,
                          run_.arguments.streaming);
     };
     if (p.want_dgamma) store(run_.buffers.dgamma, arrays_[0]);
@@ -163,50 +162,62 @@ class SegmentSums {
 
  private:
   void compensate() {
-    run_.kernels.compensate(arrays_[2], arrays_[3], arrays_[0], padded_);
-    run_.kernels.compensate(arrays_[4], arrays_[5], arrays_[1], padded_);
+    run_.kernels.compensate(arrays_[2], arrays_[3], arrays_[0], room_);
+    run_.kernels.compensate(arrays_[4], arrays_[5], arrays_[1], room_);
   }
 
   const Run& run_;
   std::int64_t begin_;
   std::int64_t count_;
-  std::int64_t padded_;
+  std::int64_t room_;
   std::byte* arrays_[6];  // plain sums of dgamma and dbeta, then high and low parts of each
 };
 
+/// Group by group: while the segments of one are written, those of the next are read, so that
+/// memory does both at once.
 void run_shared_rows(const Run& run, ParallelFor parallel_for) {
-  const std::int64_t rows = run.plan.problem.rows, tasks = run.plan.tasks;
+  const std::int64_t rows = run.plan.problem.rows, tasks = run.plan.tasks, group = run.layout.group;
   const std::int64_t segments = run.arguments.segments.count;
   const auto first = [&](std::int64_t task) { return split(segments, tasks, task); };
-  for (std::int64_t begin = 0; begin < rows; begin += run.layout.group) {
-    const std::int64_t end = std::min(begin + run.layout.group, rows);
-    const auto of_row = [&](std::int64_t row) {
-      return run.layout.sums + (row - begin) * segments;
-    };
+  const auto after = [&](std::int64_t row) { return std::min(row + group, rows); };
+  GradientSums *now = run.layout.sums, *next = now + group * segments;
+  const auto read = [&](std::int64_t begin, std::int64_t segment, GradientSums* out) {
+    if (run.arguments.dx)
+      run.kernels.sums(run.arguments, begin, after(begin), segment, segment + 1, out);
+  };
+  if (run.arguments.dx) {
+    parallel_for(tasks, [&](std::int64_t task) {
+      for (std::int64_t s = first(task); s < first(task + 1); ++s) read(0, s, now);
+    });
+  }
+  bool forwards = false;
+  for (std::int64_t begin = 0; begin < rows; begin += group, forwards = !forwards) {
+    const std::int64_t end = after(begin);
     if (run.arguments.dx) {
-      parallel_for(tasks, [&](std::int64_t task) {
-        run.kernels.sums(run.arguments, begin, end, first(task), first(task + 1), run.layout.sums);
-      });
-      for (std::int64_t row = begin; row < end; ++row) {
-        of_row(row)[0] = run.kernels.merge(of_row(row), segments);
+      for (std::int64_t row = 0; row < end - begin; ++row) {
+        now[row * segments] = run.kernels.merge(now + row * segments, segments);
       }
     }
     parallel_for(tasks, [&](std::int64_t index) {
-      alignas(Carver::alignment)
-          std::byte local[2 * (max_segment(DType::f32) + 2 * policy::sum_padding) * 4];
-      // Backwards, for what was read last is what the cache still holds.
-      const std::int64_t task = tasks - 1 - index;
-      for (std::int64_t segment = first(task + 1) - 1; segment >= first(task); --segment) {
-        SegmentSums sums(run, segment, local);
+      alignas(Carver::alignment) std::byte local[2 * policy::room(max_segment(DType::f64)) * 8];
+      // There and back, for what was read last is what the cache still holds.
+      const std::int64_t task = forwards ? index : tasks - 1 - index;
+      for (std::int64_t i = first(task); i < first(task + 1); ++i) {
+        const std::int64_t s = forwards ? i : first(task) + first(task + 1) - 1 - i;
+        SegmentSums sums(run, s, local);
         for (std::int64_t row = begin; row < end;) {
           const std::int64_t until =
               std::min(end, row - row % policy::rows_per_sum + policy::rows_per_sum);
-          run.kernels.segment(run.arguments, row, until, segment, of_row(row), sums.before(row));
+          run.kernels.segment(run.arguments, row, until, s, now + (row - begin) * segments,
+                              sums.before(row), end < rows ? group : 0);
           row = until;
         }
         if (end == rows) sums.finish();
+        if (end < rows) read(end, s, next);
       }
+      hwy::FlushStream();
     });
+    std::swap(now, next);
   }
 }
 

@@ -1,8 +1,10 @@
 // Runs a forward plan: checks, then hands pieces of work to parallel_for.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "cpu/layout.h"
+#include "hwy/cache_control.h"
 #include "validate.h"
 
 namespace fusednorm::cpu {
@@ -16,24 +18,41 @@ void fill_statistics(const ForwardProblem& problem, const ForwardBuffers& buffer
   if (problem.save_rstd) std::fill_n(static_cast<C*>(buffers.rstd), problem.rows, undefined);
 }
 
+/// Group by group: while the segments of one are written, those of the next are read, so that
+/// memory does both at once.
 void run_shared_rows(const ForwardPlan& plan, const ForwardArguments& arguments,
                      const ForwardKernels& kernels, const ForwardLayout& layout,
                      ParallelFor parallel_for) {
+  const std::int64_t rows = plan.problem.rows, group = layout.group;
   const std::int64_t segments = arguments.segments.count;
   const auto first = [&](std::int64_t task) { return split(segments, plan.tasks, task); };
-  for (std::int64_t begin = 0; begin < plan.problem.rows; begin += layout.group) {
-    const std::int64_t end = std::min(begin + layout.group, plan.problem.rows);
-    parallel_for(plan.tasks, [&](std::int64_t task) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        kernels.moments(arguments, row, first(task), first(task + 1),
-                        layout.moments + (row - begin) * segments);
-      }
-    });
+  const auto after = [&](std::int64_t row) { return std::min(row + group, rows); };
+  Moments *now = layout.moments, *next = now + group * segments;
+  const auto read = [&](std::int64_t begin, std::int64_t segment, Moments* out) {
+    for (std::int64_t row = begin; row < after(begin); ++row) {
+      kernels.moments(arguments, row, segment, segment + 1, out + (row - begin) * segments);
+    }
+  };
+  parallel_for(plan.tasks, [&](std::int64_t task) {
+    for (std::int64_t s = first(task); s < first(task + 1); ++s) read(0, s, now);
+  });
+  bool forwards = false;
+  for (std::int64_t begin = 0; begin < rows; begin += group, forwards = !forwards) {
+    const std::int64_t end = after(begin);
+    for (std::int64_t row = 0; row < end - begin; ++row) {
+      now[row * segments] = kernels.merge(arguments, now + row * segments);
+    }
     parallel_for(plan.tasks, [&](std::int64_t index) {
-      // Backwards, for what was read last is what the cache still holds.
-      const std::int64_t task = plan.tasks - 1 - index;
-      kernels.normalize(arguments, begin, end, first(task), first(task + 1), layout.moments);
+      // There and back, for what was read last is what the cache still holds.
+      const std::int64_t task = forwards ? index : plan.tasks - 1 - index;
+      for (std::int64_t i = first(task); i < first(task + 1); ++i) {
+        const std::int64_t s = forwards ? i : first(task) + first(task + 1) - 1 - i;
+        kernels.normalize(arguments, begin, end, s, now, end < rows ? group : 0);
+        if (end < rows) read(end, s, next);
+      }
+      hwy::FlushStream();
     });
+    std::swap(now, next);
   }
 }
 
