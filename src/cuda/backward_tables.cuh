@@ -18,8 +18,9 @@ BackwardFinder backward_kernels() {
   };
   finder.wide = [](WideVariant variant) {
     return pick_wide<Range>(variant, [](auto v, auto clustered, auto whole) {
-      return reinterpret_cast<KernelAddress>(
-          &backward_wide<TX, TY, v.value, from_y, clustered.value, whole.value>);
+      constexpr bool fits = gamma_fits<Tile<TX, warp_lanes, v.value>>;
+      return reinterpret_cast<KernelAddress>(&backward_wide < TX, TY, v.value, from_y,
+                                             clustered.value, whole.value && fits >);
     });
   };
   finder.strip_sums =

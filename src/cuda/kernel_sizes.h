@@ -7,8 +7,8 @@ namespace fusednorm::cuda {
 inline constexpr int narrow_threads = 128;
 /// Most threads of a block that works on one row: 512 leave each 128 of 64 K registers.
 inline constexpr int wide_threads = 512;
-/// Of a backward block whose lanes hold a quarter more than usual, of rows that fill them: there
-/// 128 registers do not suffice; 384 threads leave each 168.
+/// Of a narrow backward block whose lanes hold a quarter more than usual: 128 registers do not
+/// suffice there; 384 threads leave each 168.
 inline constexpr int stretched_threads = 384;
 /// A block of a cluster has fewer: addressing other blocks' memory takes registers, and two such
 /// blocks fit a multiprocessor, so that one works while the other waits.

@@ -38,6 +38,12 @@ inline int tile_bytes_of(const Geometry& g, DType x_dtype) {
   return g.vectors * g.vector_elements * static_cast<int>(size_of(compute_dtype(x_dtype)));
 }
 
+/// Whether a backward's lanes hold a quarter more than usual. They have no registers for the kernel
+/// of whole rows, and run the one for all others.
+inline bool stretched(const Geometry& g, DType x_dtype) {
+  return tile_bytes_of(g, x_dtype) > 4 * backward_lane_registers;
+}
+
 /// Dynamic shared memory of forward_wide: beta where rows are not whole segments, and gamma where
 /// lanes are stretched.
 inline std::size_t forward_wide_shared(const ForwardProblem& p, int threads, bool whole) {
@@ -52,9 +58,8 @@ inline std::size_t forward_wide_shared(const ForwardProblem& p, int threads, boo
 inline std::size_t backward_shared(const BackwardProblem& p, int threads, int groups, bool whole) {
   const Geometry g = backward_geometry(p);
   const int tile_bytes = tile_bytes_of(g, p.x_dtype);
-  const bool stretched = tile_bytes > 4 * backward_lane_registers;
-  const int kept =
-      (p.source == Source::y ? 1 : 0) + (stretched || (g.segments > 1 && !whole) ? 1 : 0);
+  const int kept = (p.source == Source::y ? 1 : 0) +
+                   (stretched(g, p.x_dtype) || (g.segments > 1 && !whole) ? 1 : 0);
   return static_cast<std::size_t>(threads) * tile_bytes * kept +
          static_cast<std::size_t>(groups / 2) * (threads / groups) * 2 * tile_bytes;
 }

@@ -66,18 +66,11 @@ inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, con
   return blocks;
 }
 
-/// Threads that a backward block of registers' rows may have.
-inline int most_backward_threads(const Geometry& g, const BackwardProblem& p) {
-  const bool stretched = tile_bytes_of(g, p.x_dtype) > 4 * backward_lane_registers;
-  const bool filled = g.segments == 1 || p.cols == g.segments * g.segment_cols();
-  return stretched && filled ? stretched_threads : wide_threads;
-}
-
 /// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
 /// to give every multiprocessor a block.
-inline int row_groups(std::int64_t rows, int row_threads, int most_threads, const Device& device) {
+inline int row_groups(std::int64_t rows, int row_threads, const Device& device) {
   return static_cast<int>(std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1,
-                                                   most_threads / row_threads));
+                                                   wide_threads / row_threads));
 }
 
 /// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
@@ -164,7 +157,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     return backward_shared(p, groups * row_threads, groups, false);
   };
   if (g.segments == 1) {
-    int threads = most_backward_threads(g, p);
+    int threads = stretched(g, p.x_dtype) ? stretched_threads : wide_threads;
     const auto shared = [&] { return backward_shared(p, threads, threads / warp_lanes, false); };
     while (!fits(shared(), device)) threads /= 2;
     launch.kernel = Kernel::warp;
@@ -173,7 +166,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.blocks = writers = std::min(divide_up(p.rows, rows_per_turn), many);
     launch.shared_bytes = shared();
   } else if (cluster == 1 && fits(shared_of(1), device)) {
-    int groups = row_groups(p.rows, row_threads, most_backward_threads(g, p), device);
+    int groups = row_groups(p.rows, row_threads, device);
     while (!fits(shared_of(groups), device)) --groups;
     rows_per_turn = groups;
     launch.kernel = Kernel::block;

@@ -259,7 +259,8 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
 
   void* pointers[] = {&arguments};
   const bool clustered = l.kernel == Kernel::cluster;
-  const bool whole = arguments.vectorised && all_whole(g, p.cols, l.blocks_per_row);
+  const bool whole =
+      arguments.vectorised && !stretched(g, p.x_dtype) && all_whole(g, p.cols, l.blocks_per_row);
   LaunchShape shape{l.blocks, l.threads_per_block, clustered ? l.blocks_per_row : 1,
                     l.shared_bytes};
   Status status;

@@ -7,7 +7,6 @@
 #include "fusednorm/cuda.h"
 #include "kernel_sizes.h"
 #include "layout.h"
-#include "policy.h"
 
 namespace fusednorm::cuda {
 namespace {
@@ -108,8 +107,7 @@ TEST(Policy, EveryWidthFitsTheSharedMemoryOfEveryArchitecture) {
           // A row of whole segments asks for no more than a ragged one.
           if (back->launch.kernel == Kernel::block) {
             const Geometry g = backward_geometry(backward);
-            EXPECT_LE(back->launch.threads_per_block, policy::most_backward_threads(g, backward))
-                << explain(*back);
+            EXPECT_LE(back->launch.threads_per_block, wide_threads) << explain(*back);
             EXPECT_EQ(back->launch.threads_per_block % (g.segments * warp_lanes), 0);
           }
         }
