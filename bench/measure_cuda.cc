@@ -1,38 +1,15 @@
 // Measures the CUDA backend: events around each call, the L2 overwritten before it, a device copy
 // as the roof.
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <limits>
 #include <memory>
 
+#include "device_array.h"
 #include "fusednorm/cuda.h"
 #include "measure.h"
 
 namespace fusednorm::bench {
 namespace {
-
-class DeviceArray {
- public:
-  DeviceArray(std::int64_t elements, DType dtype, std::int64_t offset) {
-    const std::size_t size = size_of(dtype);
-    bytes_ = static_cast<std::size_t>(elements) * size;
-    lead_ = static_cast<std::size_t>(offset) * size;
-    if (cudaMalloc(&memory_, bytes_ + lead_ + 1) != cudaSuccess) memory_ = nullptr;
-    // 0x3c3c… is a small positive number in every dtype: time does not depend on values.
-    if (memory_) (void)cudaMemset(memory_, 0x3c, bytes_ + lead_);
-  }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-  ~DeviceArray() { (void)cudaFree(memory_); }
-  std::byte* data() const { return static_cast<std::byte*>(memory_) + lead_; }
-  std::size_t bytes() const { return bytes_; }
-  bool exists() const { return memory_ != nullptr; }
-
- private:
-  void* memory_ = nullptr;
-  std::size_t bytes_ = 0, lead_ = 0;
-};
 
 /// Seconds of one call, the L2 overwritten before it.
 class EventTimer {

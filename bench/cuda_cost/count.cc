@@ -1,11 +1,10 @@
 // Counts what a problem costs on an emulated device.
 #include "count.h"
 
-#include <cuda_runtime_api.h>
-
 #include <cstdio>
 #include <cstring>
 
+#include "../device_array.h"
 #include "fusednorm_emulator.h"
 
 #pragma weak fusednorm_emulator_set_devices
@@ -18,30 +17,7 @@
 namespace fusednorm::cost {
 namespace {
 
-/// Device memory whose contents are ordinary numbers: 1.0 in f32, and no NaN in any dtype.
-class Array {
- public:
-  Array(std::int64_t elements, DType dtype, std::int64_t offset) {
-    const std::size_t lead = static_cast<std::size_t>(offset) * size_of(dtype);
-    const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype) + lead;
-    if (cudaMalloc(&data_, bytes) != cudaSuccess) return;
-    std::vector<std::uint16_t> host(bytes / 2);
-    // 0x3f80 is 1.0 in bf16 and the upper half of 1.0f; values differ a little so that rows have a
-    // spread.
-    for (std::size_t i = 0; i < host.size(); ++i)
-      host[i] = static_cast<std::uint16_t>(0x3f80 + i % 7);
-    (void)cudaMemcpy(data_, host.data(), bytes, cudaMemcpyHostToDevice);
-    lead_ = lead;
-  }
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
-  ~Array() { (void)cudaFree(data_); }
-  std::byte* get() const { return static_cast<std::byte*>(data_) + lead_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t lead_ = 0;
-};
+using Array = bench::DeviceArray;
 
 struct Minimum {
   double reads;
@@ -68,7 +44,7 @@ Status run(const Problem& p, const cuda::Device& device, Cost* cost) {
     cost->load_bytes_per_thread = plan.launch.vectors_per_thread * 16 * (p.forward ? 1 : 2);
     const Array workspace(static_cast<std::int64_t>(plan.workspace_bytes) / 2 + 1, DType::f16, 0);
     fusednorm_emulator_reset_launches();
-    if (auto status = cuda::run(plan, buffers, {workspace.get(), plan.workspace_bytes}, nullptr);
+    if (auto status = cuda::run(plan, buffers, {workspace.data(), plan.workspace_bytes}, nullptr);
         !status)
       return status;
     const cudaError_t error = cudaDeviceSynchronize();
@@ -82,8 +58,8 @@ Status run(const Problem& p, const cuda::Device& device, Cost* cost) {
     problem.save_mean = problem.save_rstd = true;
     const auto plan = cuda::plan(problem, device);
     if (!plan) return plan.status();
-    return finish(
-        *plan, ForwardBuffers{x.get(), gamma.get(), beta.get(), y.get(), mean.get(), rstd.get()});
+    return finish(*plan, ForwardBuffers{x.data(), gamma.data(), beta.data(), y.data(), mean.data(),
+                                        rstd.data()});
   }
   BackwardProblem problem;
   problem.rows = p.rows;
@@ -94,14 +70,14 @@ Status run(const Problem& p, const cuda::Device& device, Cost* cost) {
   const Array dx(p.rows * p.cols, p.dtype, p.offset), dgamma(p.cols, p.dtype, p.offset),
       dbeta(p.cols, p.dtype, p.offset);
   BackwardBuffers buffers;
-  buffers.dy = y.get();
-  buffers.x = x.get();
-  buffers.gamma = gamma.get();
-  buffers.mean = mean.get();
-  buffers.rstd = rstd.get();
-  buffers.dx = dx.get();
-  buffers.dgamma = dgamma.get();
-  buffers.dbeta = dbeta.get();
+  buffers.dy = y.data();
+  buffers.x = x.data();
+  buffers.gamma = gamma.data();
+  buffers.mean = mean.data();
+  buffers.rstd = rstd.data();
+  buffers.dx = dx.data();
+  buffers.dgamma = dgamma.data();
+  buffers.dbeta = dbeta.data();
   return finish(*plan, buffers);
 }
 

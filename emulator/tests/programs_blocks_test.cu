@@ -14,6 +14,23 @@ namespace {
 class Blocks : public OnEveryDevice {};
 INSTANTIATE_TEST_SUITE_P(Capabilities, Blocks, every_capability());
 
+/// `blocks` blocks of `threads` threads, in clusters of `cluster`.
+struct ClusterLaunch {
+  cudaLaunchAttribute attribute{};
+  cudaLaunchConfig_t config{};
+
+  ClusterLaunch(unsigned blocks, unsigned threads, unsigned cluster) {
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {cluster, 1, 1};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+  ClusterLaunch(const ClusterLaunch&) = delete;  // config points into it
+  ClusterLaunch& operator=(const ClusterLaunch&) = delete;
+};
+
 // Partial sums of every block, a ticket, and the last block adds them up: must not be called a
 // race.
 __global__ void last_block_sum(const float* x, int n, float* partial, unsigned* ticket,
@@ -102,25 +119,18 @@ TEST_P(Blocks, ClusterWithDistributedSharedMemory) {
   std::vector<float> x(8 * 64);
   std::iota(x.begin(), x.end(), 0.0f);
   DeviceArray<float> dx(x), out(x.size());
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {4, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(8);
-  config.blockDim = dim3(64);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  const ClusterLaunch launch(8, 64, 4);
   if (GetParam() < 90) {
     fusednorm_emulator_set_print_reports(0);
-    EXPECT_EQ(
-        cudaLaunchKernelEx(&config, neighbours_sum, static_cast<const float*>(dx.get()), out.get()),
-        cudaErrorNotSupported);
+    EXPECT_EQ(cudaLaunchKernelEx(&launch.config, neighbours_sum,
+                                 static_cast<const float*>(dx.get()), out.get()),
+              cudaErrorNotSupported);
     return;
   }
   for_seeds([&] {
-    ASSERT_EQ(
-        cudaLaunchKernelEx(&config, neighbours_sum, static_cast<const float*>(dx.get()), out.get()),
-        cudaSuccess);
+    ASSERT_EQ(cudaLaunchKernelEx(&launch.config, neighbours_sum,
+                                 static_cast<const float*>(dx.get()), out.get()),
+              cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
     const std::vector<float> y = out.values();
     for (int b = 0; b < 8; ++b)
@@ -131,7 +141,7 @@ TEST_P(Blocks, ClusterWithDistributedSharedMemory) {
       }
   });
   int clusters = 0;
-  EXPECT_EQ(cudaOccupancyMaxActiveClusters(&clusters, neighbours_sum, &config), cudaSuccess);
+  EXPECT_EQ(cudaOccupancyMaxActiveClusters(&clusters, neighbours_sum, &launch.config), cudaSuccess);
   EXPECT_GT(clusters, 0);
 }
 
@@ -210,15 +220,8 @@ TEST_P(Blocks, DistributedSharedMemoryOfABlockThatExited) {
     GTEST_SKIP() << "clusters need compute capability 9.0; the cases from 90 on run this";
   fusednorm_emulator_set_print_reports(0);
   DeviceArray<float> out(1);
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {2, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(2);
-  config.blockDim = dim3(32);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  ASSERT_EQ(cudaLaunchKernelEx(&config, neighbour_may_be_gone, out.get()), cudaSuccess);
+  const ClusterLaunch launch(2, 32, 2);
+  ASSERT_EQ(cudaLaunchKernelEx(&launch.config, neighbour_may_be_gone, out.get()), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("has already exited"),
             std::string::npos)

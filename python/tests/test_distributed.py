@@ -104,11 +104,12 @@ def free_port():
 
 
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp2", "dtensor"])
-def test_two_processes(wrapper):
+def test_two_processes(wrapper, capsys):
     try:
         mp.spawn(worker, (wrapper, free_port()), nprocs=WORLD)
     except mp.ProcessExitedException as crash:
         # Wrong results raise another exception. A process that dies of a signal was seen once in
         # some fifty runs, in a process that had passed its checks; twice in a row is no accident.
-        print(f"{crash}; once more")
+        with capsys.disabled():
+            print(f"\ntest_two_processes[{wrapper}]: {crash}; once more")
         mp.spawn(worker, (wrapper, free_port()), nprocs=WORLD)

@@ -50,13 +50,12 @@ InstructionSet best_instruction_set() {
 }
 
 Device query() {
-  const Device defaults;
   Device device;
 #ifdef _OPENMP
   device.threads = omp_get_max_threads();
 #endif
-  device.cache_per_core = cache_bytes(2, defaults.cache_per_core);
-  device.cache_shared = cache_bytes(3, defaults.cache_shared);
+  device.cache_per_core = cache_bytes(2, device.cache_per_core);
+  device.cache_shared = cache_bytes(3, device.cache_shared);
   return device;
 }
 

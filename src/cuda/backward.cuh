@@ -133,8 +133,7 @@ __device__ __forceinline__ void leave_partials(const BackwardArguments& a, uint4
                                                Index first, Extent extent) {
   using C = typename Tile::C;
   using P = Pair<C>;
-  constexpr int pairs_per_piece = vector_bytes / static_cast<int>(sizeof(P));
-  constexpr int pieces = Tile::pairs / pairs_per_piece;
+  constexpr int pairs_per_piece = Tile::pairs_per_piece, pieces = Tile::pieces;
   for (int left = groups; left > 1;) {
     const int half = (left + 1) / 2;
     uint4* slot =
@@ -185,7 +184,7 @@ struct BackwardShared {
 
   __device__ __forceinline__ explicit BackwardShared(uint4* block)
       : beta(block), gamma(from_y ? beta.end_of_block(block) : block) {
-    sums = block + ((from_y ? 1 : 0) + (keep_gamma ? 1 : 0)) * Kept<Tile>::pieces * blockDim.x;
+    sums = block + ((from_y ? 1 : 0) + (keep_gamma ? 1 : 0)) * Tile::pieces * blockDim.x;
   }
 
   template <typename TX, typename Index>

@@ -7,21 +7,13 @@
 
 namespace fusednorm::cuda {
 
-/// The place in block `rank` of the cluster that is `place` in this block's shared memory.
-__device__ __forceinline__ std::uint32_t cluster_place(std::uint32_t place, int rank) {
-  std::uint32_t there = place;
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(place), "r"(rank));
-#endif
-  return there;
-}
-
 /// Writes `value` to the same place in the shared memory of block `rank`, at most 8 bytes at a
 /// time.
 template <typename T>
 __device__ __forceinline__ void cluster_write(std::uint32_t place, int rank, const T& value) {
 #if __CUDA_ARCH__ >= 900
-  const std::uint32_t there = cluster_place(place, rank);
+  std::uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(place), "r"(rank));
   if constexpr (sizeof(T) == 4) {
     std::uint32_t word;
     memcpy(&word, &value, sizeof word);

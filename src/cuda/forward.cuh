@@ -101,7 +101,7 @@ struct Staged {
   using P = Pair<typename Tile::C>;
   const typename Tile::C* first;
   __device__ __forceinline__ P operator[](int p) const {
-    constexpr int pairs_per_piece = vector_bytes / static_cast<int>(sizeof(P));
+    constexpr int pairs_per_piece = Tile::pairs_per_piece;
     const int in_piece = p % pairs_per_piece;
     const uint4 piece = *reinterpret_cast<const uint4*>(first + Tile::column(p - in_piece));
     P pairs[pairs_per_piece];

@@ -27,8 +27,7 @@ __device__ __forceinline__ C load_shared(unsigned place) {
 template <typename Tile>
 struct Kept {
   using C = typename Tile::C;
-  static constexpr int pairs_per_piece = vector_bytes / static_cast<int>(2 * sizeof(C));
-  static constexpr int pieces = Tile::pairs / pairs_per_piece;
+  static constexpr int pairs_per_piece = Tile::pairs_per_piece, pieces = Tile::pieces;
   uint4* own;  ///< this thread's first 16 bytes; the next lie a warp's width further
 
   /// In `block`, which has room for every thread of the block.

@@ -28,6 +28,9 @@ struct Tile {
   static constexpr int vector = vector_bytes / static_cast<int>(sizeof(TX));
   static constexpr int elements = vectors * vector;
   static constexpr int pairs = elements / 2;
+  /// Of the compute type, 16 bytes each.
+  static constexpr int pairs_per_piece = vector_bytes / static_cast<int>(2 * sizeof(C));
+  static constexpr int pieces = pairs / pairs_per_piece;
   static constexpr int cols = lanes * elements;
   static constexpr int pitch = lanes * vector;
   using Values = Pair<C>[pairs];
@@ -50,29 +53,23 @@ __device__ __forceinline__ void each(const Body& body) {
   each_of<count>(body, std::make_integer_sequence<int, count>());
 }
 
-/// The value, kept in a register: the compiler would rather compute it anew for every row.
-__device__ __forceinline__ int kept(int value) {
-  asm("" : "+r"(value));
-  return value;
-}
-__device__ __forceinline__ unsigned kept(unsigned value) {
-  asm("" : "+r"(value));
-  return value;
-}
-__device__ __forceinline__ float kept(float value) {
-  asm("" : "+f"(value));
-  return value;
-}
-__device__ __forceinline__ double kept(double value) {
-  asm("" : "+d"(value));
-  return value;
-}
-/// An address in global memory, and known to be that.
+/// The value, kept in a register: the compiler would rather compute it anew for every row. A
+/// pointer is to global memory, and stays known to be.
 template <typename T>
-__device__ __forceinline__ T* kept(T* value) {
-  std::size_t place = __cvta_generic_to_global(value);
-  asm("" : "+l"(place));
-  return static_cast<T*>(__cvta_global_to_generic(place));
+__device__ __forceinline__ T kept(T value) {
+  if constexpr (std::is_pointer_v<T>) {
+    std::size_t place = __cvta_generic_to_global(value);
+    asm("" : "+l"(place));
+    return static_cast<T>(__cvta_global_to_generic(place));
+  } else {
+    if constexpr (std::is_same_v<T, float>)
+      asm("" : "+f"(value));
+    else if constexpr (std::is_same_v<T, double>)
+      asm("" : "+d"(value));
+    else
+      asm("" : "+r"(value));
+    return value;
+  }
 }
 
 /// What of a lane's part of a tile exists and how it may be accessed. Element j of vector k exists

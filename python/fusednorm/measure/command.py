@@ -125,6 +125,21 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
         plots.check_matplotlib()
 
 
+def _keep(arguments: argparse.Namespace, result: profile.Profile | bench.Sweep) -> int:
+    """Write what was asked for. Returns the exit code."""
+    if arguments.json:
+        store.write_json(arguments.json, result.as_dict())
+    if arguments.csv:
+        store.write_csv(arguments.csv, result.rows)
+    if arguments.plot and result.rows:
+        from fusednorm.measure import plots
+
+        of_profile = isinstance(result, profile.Profile)
+        draw = plots.draw_profile if of_profile else plots.draw_bench
+        print("\npictures:", *draw(result.as_dict(), arguments.plot))
+    return _leave(result.interrupted)
+
+
 def run_profile(arguments: argparse.Namespace) -> int:
     """Run ``profile``."""
     device = _device(arguments.device)
@@ -141,15 +156,7 @@ def run_profile(arguments: argparse.Namespace) -> int:
     case = Case(shape.rows, shape.cols, dtype, params, device)
     result = profile.run(case, contestants, passes, arguments.seconds or profile.SECONDS)
     print(profile.summary(result))
-    if arguments.json:
-        store.write_json(arguments.json, result.as_dict())
-    if arguments.csv:
-        store.write_csv(arguments.csv, result.rows)
-    if arguments.plot and result.rows:
-        from fusednorm.measure import plots
-
-        print("\npictures:", *plots.draw_profile(result.as_dict(), arguments.plot))
-    return _leave(result.interrupted)
+    return _keep(arguments, result)
 
 
 def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
@@ -194,16 +201,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
     """Run ``bench``."""
     plan = _plan(arguments, _device(arguments.device))
     _check_outputs(arguments)
-    sweep = bench.run(plan, arguments.resume)
-    if arguments.json:
-        store.write_json(arguments.json, sweep.as_dict())
-    if arguments.csv:
-        store.write_csv(arguments.csv, sweep.rows)
-    if arguments.plot and sweep.rows:
-        from fusednorm.measure import plots
-
-        print("\npictures:", *plots.draw_bench(sweep.as_dict(), arguments.plot))
-    return _leave(sweep.interrupted)
+    return _keep(arguments, bench.run(plan, arguments.resume))
 
 
 def run_report(arguments: argparse.Namespace) -> int:
