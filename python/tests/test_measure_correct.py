@@ -1,5 +1,9 @@
 """Who is right: honest results pass in every dtype, each kind of mistake is named."""
 
+import dataclasses
+import sys
+from types import ModuleType
+
 import pytest
 import torch
 
@@ -106,3 +110,71 @@ def test_a_broadcast_tensor_counts_as_stored():
     counted = traffic.dispatched(lambda: full * row.expand(4, 8))
     assert counted.bytes == (32 + 8 + 32) * 4
     assert traffic.dispatched(lambda: full.view(8, 4).t()).operators == 0
+
+
+class PeerLayer(torch.nn.LayerNorm):
+    """TransformerEngine's module, as far as it is called."""
+
+    def __init__(self, normalized_shape, eps=1e-5, **kwargs):
+        assert set(kwargs) == {"dtype", "device"}
+        super().__init__(normalized_shape, eps=eps, **kwargs)
+
+
+class PeerFunction:
+    """Liger's Function."""
+
+    @staticmethod
+    def apply(x, weight, bias, eps):
+        return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def peer_affine(input, weight, bias, normalized_shape, eps=1e-6, memory_efficient=False):
+    return torch.nn.functional.layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def peer_forward(x, weight, bias=None, eps=1e-6, return_rstd=False, return_mean=False):
+    y, mean, rstd = torch.native_layer_norm(x, weight.shape, weight, bias, eps)
+    assert return_rstd
+    assert return_mean
+    return y, rstd.flatten(), mean.flatten()
+
+
+def peer_backward(x, weight, dout, rstd, mean, has_bias=True):
+    shape = (x.shape[0], 1)
+    return torch.ops.aten.native_layer_norm_backward(
+        dout,
+        x,
+        weight.shape,
+        mean.view(shape),
+        rstd.view(shape),
+        weight,
+        weight if has_bias else None,
+        [True, True, has_bias],
+    )
+
+
+# The names and signatures of the peers' latest releases, over torch's own arithmetic: their kernels
+# need a GPU, and how they are called need not wait for one.
+PEERS = {
+    "apex": {"apex.normalization.fused_layer_norm": {"fused_layer_norm_affine": peer_affine}},
+    "transformer_engine": {"transformer_engine.pytorch": {"LayerNorm": PeerLayer}},
+    "liger": {"liger_kernel.ops.layer_norm": {"LigerLayerNormFunction": PeerFunction}},
+    "quack": {"quack.rmsnorm": {"layernorm_fwd": peer_forward, "layernorm_bwd": peer_backward}},
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_peers_are_called_by_their_signatures(name, monkeypatch):
+    for module, names in PEERS[name].items():
+        made = ModuleType(module)
+        vars(made).update(names)
+        parts = module.split(".")
+        for i in range(1, len(parts)):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:i]), ModuleType(parts[i - 1]))
+        monkeypatch.setitem(sys.modules, module, made)
+    peer = CONTESTANTS[name]
+    assert peer.absence(Case(300, 96)) == "has no cpu kernel"
+    race = Race(Case(300, 96), [dataclasses.replace(peer, cuda_only=False)])
+    assert race.absent == {}
+    timed = race.time("both", "warm", 0.01)
+    assert [row["contestant"] for row in timed] == [name]
