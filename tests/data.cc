@@ -37,6 +37,10 @@ double x_value(const Problem& problem, std::int64_t row, std::int64_t col, doubl
       return normal + 100.0 * static_cast<double>(col) / static_cast<double>(problem.cols);
     case Data::outlier:
       return col == row % problem.cols ? 10000 : normal;
+    case Data::offset:
+      return normal + 0.25 * static_cast<double>(row);
+    case Data::beyond:
+      return half ? 100 + normal : 3e19 + 5e16 * normal;
     case Data::nan_row:
       return special ? std::numeric_limits<double>::quiet_NaN() : normal;
     case Data::inf_row:

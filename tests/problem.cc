@@ -14,8 +14,9 @@ namespace {
 // The words of each enumeration, in the order of its values.
 const char* const kPasses[] = {"forward", "backward", "backward_from_y"};
 const char* const kInPlace[] = {"none", "y_over_x", "dx_over_dy", "dx_over_source"};
-const char* const kData[] = {"normal", "mean1000", "mean10000", "constant", "zeros",  "tiny",
-                             "huge",   "ramp",     "outlier",   "nan_row",  "inf_row"};
+const char* const kData[] = {"normal", "mean1000", "mean10000", "constant", "zeros",
+                             "tiny",   "huge",     "ramp",      "outlier",  "offset",
+                             "beyond", "nan_row",  "inf_row"};
 const char* const kGradients[] = {"normal", "positive", "constant", "zeros", "nan_row"};
 const char* const kGammas[] = {"normal", "none", "zeros", "large"};
 const char* const kBetas[] = {"normal", "none", "large"};

@@ -37,6 +37,8 @@ enum class Data {
   huge,     ///< spread 1e15; f16: 10000
   ramp,     ///< rises by 100 along the row: parts of a row have unlike means
   outlier,  ///< one element of 10000 a row
+  offset,   ///< row r has mean r / 4, spread 1
+  beyond,   ///< mean 3e19, spread 5e16: x * x overflows f32, the variance does not; f16: 100 and 1
   nan_row,  ///< one row holds a NaN
   inf_row,  ///< one row holds an Inf
 };

@@ -22,23 +22,13 @@ struct Forward : ForwardStages<TX, TY> {
   using typename Stages::Columns;
   using typename Stages::Factors;
   using typename Stages::P;
+  using typename Stages::SegmentMoments;
   using typename Stages::Sums;
   using typename Stages::W;
 
-  /// A segment's length, that of its sample, and one over each.
-  struct Shares {
-    size_t sampled;
-    W all;
-    W sample;
-    explicit Shares(int64_t n)
-        : sampled(static_cast<size_t>(sample_length(n))),
-          all(W(1) / static_cast<W>(n)),
-          sample(W(1) / static_cast<W>(sample_length(n))) {}
-  };
-
-  static HWY_INLINE Factors finish(const ForwardArguments& a, int64_t row, W mean, W squares,
+  static HWY_INLINE Factors finish(const ForwardArguments& a, int64_t row, SegmentMoments of_row,
                                    W share, bool store_statistics) {
-    const W variance = Stages::variance_of(squares, share);
+    const W mean = of_row.mean, variance = Stages::variance_of(of_row.squares, share);
     const W rstd = Stages::rstd_of(variance, a.eps);
     if (store_statistics) {
       if (a.mean) static_cast<C*>(a.mean)[row] = static_cast<C>(mean);
@@ -60,32 +50,30 @@ struct Forward : ForwardStages<TX, TY> {
       Stages::normalize_again(x, gamma, beta, y, n, row);
   }
 
-  /// Rows of one chunk. The next row's centre is found between the two stages of this one, so that
-  /// the latencies of the sums and of rstd pass while something else runs. All in registers: a
-  /// store, be it to the stack, waits in line with the streaming ones.
+  /// Rows of one chunk. The next row is summed before this one is written, so that the latencies of
+  /// sums and of rstd pass while something else runs. All in registers: a store, be it to the
+  /// stack, waits in line with the streaming ones.
   template <Cache cache>
   static HWY_NOINLINE void short_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
     const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
         beta(a.beta, zeros<C>.data(), a.cols);
     const int64_t x_stride = a.x_stride, y_stride = a.y_stride;
     const auto n = static_cast<size_t>(a.cols);
-    const Shares shares(a.cols);
+    const W share = W(1) / static_cast<W>(a.cols);
     const TX* x = static_cast<const TX*>(a.x) + begin * x_stride;
     TY* y = static_cast<TY*>(a.y) + begin * y_stride;
-    C centre = Stages::centre_of(x, shares.sampled, shares.sample);
+    C rest, squares, next_rest = 0, next_squares = 0;
+    Stages::sums_of_row(x, n, &rest, &squares);
     for (int64_t row = begin; row < end; ++row, x += x_stride, y += y_stride) {
-      C rest, squares;
-      Stages::sums_of_row(x, n, centre, &rest, &squares);
-      const C next =
-          row + 1 < end ? Stages::centre_of(x + x_stride, shares.sampled, shares.sample) : C(0);
-      const W offset = static_cast<W>(rest) * shares.all;
+      if (HWY_LIKELY(row + 1 < end))
+        Stages::sums_of_row(x + x_stride, n, &next_rest, &next_squares);
       const Factors factors =
-          finish(a, row, static_cast<W>(centre) + offset,
-                 static_cast<W>(squares) - static_cast<W>(rest) * offset, shares.all, true);
+          finish(a, row, Stages::settled(x, a.cols, rest, squares, share), share, true);
       // The line that the next two rows may share.
       if (cache == Cache::bypass) hwy::Prefetch(y + 2 * y_stride);
       write<cache>(x, gamma.columns, beta.columns, y, n, factors, ahead_of(x + 2 * x_stride));
-      centre = next;
+      rest = next_rest;
+      squares = next_squares;
     }
   }
 
@@ -95,39 +83,32 @@ struct Forward : ForwardStages<TX, TY> {
   static HWY_NOINLINE void long_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
     const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
         beta(a.beta, zeros<C>.data(), a.cols);
-    const Shares of_segment(a.segments.length),
-        of_last(a.cols - a.segments.begin(a.segments.count - 1));
     const W share = W(1) / static_cast<W>(a.cols);
+    const W of_segment = W(1) / static_cast<W>(a.segments.length),
+            of_last = W(1) / static_cast<W>(a.cols - a.segments.begin(a.segments.count - 1));
     const auto x_at = [&](const Position& at) {
       return static_cast<const TX*>(a.x) + at.row * a.x_stride + at.column;
     };
-    const auto shares_at = [&](const Position& at) -> const Shares& {
-      return at.last_segment() ? of_last : of_segment;
-    };
     Position deviation(a.segments, whole_chunk, begin), output = deviation;
-    const auto find_centre = [&]() HWY_ATTR {
-      const Shares& shares = shares_at(deviation);
-      return Stages::centre_of(x_at(deviation), shares.sampled, shares.sample);
-    };
     Sums sums = {};
-    C centre = find_centre();
-    W mean = 0, squares = 0;
+    SegmentMoments all = {};
     Factors factors = {};
     for (int64_t wait = chunks_of(a.segments, whole_chunk) - 1; output.row < end; --wait) {
       if (deviation.row < end) {
-        Stages::add_deviations(x_at(deviation), static_cast<size_t>(deviation.length), centre,
-                               deviation.first, sums);
+        Stages::template add_deviations<false>(
+            x_at(deviation), static_cast<size_t>(deviation.length), 0, deviation.first, sums);
         if (deviation.last) {
-          W part_mean, part_squares;
-          Stages::finish_deviations(centre, sums, shares_at(deviation).all, &part_mean,
-                                    &part_squares);
-          if (deviation.first_segment()) mean = squares = 0;
-          Stages::merge(a.segments, deviation.segment, part_mean, part_squares, &mean, &squares);
-          if (deviation.last_segment())
-            factors = finish(a, deviation.row, mean, squares, share, true);
+          const int64_t first = a.segments.begin(deviation.segment);
+          if (deviation.first_segment()) all = {};
+          Stages::merge(a.segments, deviation.segment,
+                        Stages::settled(x_at(deviation) - deviation.column + first,
+                                        a.segments.end(deviation.segment) - first,
+                                        Stages::total_of(sums.rest), Stages::total_of(sums.squares),
+                                        deviation.last_segment() ? of_last : of_segment),
+                        all);
+          if (deviation.last_segment()) factors = finish(a, deviation.row, all, share, true);
         }
         deviation.advance();
-        if (deviation.first && deviation.row < end) centre = find_centre();
       }
       if (wait > 0) continue;
       const TX* x = static_cast<const TX*>(a.x) + output.row * a.x_stride;
@@ -155,28 +136,27 @@ struct Forward : ForwardStages<TX, TY> {
     for (int64_t s = begin; s < end; ++s) {
       const int64_t n = a.segments.end(s) - a.segments.begin(s);
       const TX* from = x + a.segments.begin(s);
-      const Shares shares(n);
-      const C centre = Stages::centre_of(from, shares.sampled, shares.sample);
       Sums sums = {};
       for (int64_t offset = 0; offset < n;) {
         const int64_t piece = n - offset <= longest_chunk ? n - offset : whole_chunk;
-        Stages::add_deviations(from + offset, static_cast<size_t>(piece), centre, offset == 0,
-                               sums);
+        Stages::template add_deviations<false>(from + offset, static_cast<size_t>(piece), 0,
+                                               offset == 0, sums);
         offset += piece;
       }
-      W mean, squares;
-      Stages::finish_deviations(centre, sums, shares.all, &mean, &squares);
-      out[s] = {static_cast<long double>(mean), static_cast<long double>(squares)};
+      const SegmentMoments m =
+          Stages::settled(from, n, Stages::total_of(sums.rest), Stages::total_of(sums.squares),
+                          W(1) / static_cast<W>(n));
+      out[s] = {static_cast<long double>(m.mean), static_cast<long double>(m.squares)};
     }
   }
 
   static Moments merge_segments(const ForwardArguments& a, const Moments* parts) {
-    W mean = 0, squares = 0;
+    SegmentMoments all = {};
     for (int64_t s = 0; s < a.segments.count; ++s) {
-      Stages::merge(a.segments, s, static_cast<W>(parts[s].mean), static_cast<W>(parts[s].squares),
-                    &mean, &squares);
+      Stages::merge(a.segments, s,
+                    {static_cast<W>(parts[s].mean), static_cast<W>(parts[s].squares)}, all);
     }
-    return {static_cast<long double>(mean), static_cast<long double>(squares)};
+    return {static_cast<long double>(all.mean), static_cast<long double>(all.squares)};
   }
 
   /// A segment of rows [row_begin, row_end), a chunk of all rows at a time.
@@ -188,7 +168,7 @@ struct Forward : ForwardStages<TX, TY> {
     for (int64_t row = row_begin; row < row_end; ++row) {
       const Moments& of_row = of_rows[(row - row_begin) * a.segments.count];
       factors[row - row_begin] =
-          finish(a, row, static_cast<W>(of_row.mean), static_cast<W>(of_row.squares),
+          finish(a, row, {static_cast<W>(of_row.mean), static_cast<W>(of_row.squares)},
                  W(1) / static_cast<W>(a.cols), segment == 0);
     }
     HWY_ALIGN C expanded[2][policy::room(max_chunk)];

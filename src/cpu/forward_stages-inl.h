@@ -56,63 +56,40 @@ struct ForwardStages {
             centred};
   }
 
-  /// A sum of n times the same f32 or f64 may not be exact, and rows of one value must have no
-  /// variance: their sample is taken relative to their first element. Sums of 16-bit elements near
-  /// each other are exact.
-  static HWY_INLINE C anchor_of(const TX* x) {
-    if constexpr (sizeof(TX) == 2)
-      return 0;
-    else
-      return x[0] - x[0] == 0 ? static_cast<C>(x[0]) : C(0);
-  }
-
   static HWY_INLINE V sum(V s0, V s1, V s2, V s3) {
     return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
   }
   static HWY_INLINE C total(V sums) { return hn::GetLane(hn::SumOfLanes(D(), sums)); }
 
-  /// What centres a segment: the mean of the `n` elements of its sample, of which `share` is one
-  /// over; zero where that is no number, for then the deviations tell what the mean is. Four
-  /// accumulators hide the latency of an addition.
-  static HWY_INLINE C centre_of(const TX* x, size_t n, W share) {
-    const D d;
-    const size_t lanes = hn::Lanes(d), step = P::step();
-    const PTail tail(n);
-    const C anchor = anchor_of(x);
-    const V anchors = hn::Set(d, anchor);
-    const auto from_anchor = [&](V value) HWY_ATTR {
-      if constexpr (sizeof(TX) == 2)
-        return value;
-      else
-        return hn::Sub(value, anchors);
-    };
-    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    size_t i = 0;
-    for (; i + 4 * lanes <= n; i += 4 * lanes) {
-      V a0, a1, a2, a3;
-      P::read_four(x + i, a0, a1, a2, a3);
-      s0 = hn::Add(s0, from_anchor(a0));
-      s1 = hn::Add(s1, from_anchor(a1));
-      s2 = hn::Add(s2, from_anchor(a2));
-      s3 = hn::Add(s3, from_anchor(a3));
+  /// What centres a segment of n elements whose mean is about `mean`: for 16-bit elements, whose
+  /// sums hardly round, just that. A sum of n times the same f32 may not be exact, and rows of one
+  /// value must have no variance: others take the mean of a sample, relative to their first
+  /// element. Zero where that is no number, for then the deviations tell what the mean is.
+  static HWY_INLINE C centre_of(const TX* x, int64_t n, W mean) {
+    if constexpr (sizeof(TX) != 2) {
+      const D d;
+      const auto sampled = static_cast<size_t>(sample_length(n));
+      const PTail tail(sampled);
+      const C anchor = x[0] - x[0] == 0 ? static_cast<C>(x[0]) : C(0);
+      const V anchors = hn::Set(d, anchor);
+      V s0 = hn::Zero(d), s1 = s0;
+      size_t i = 0;
+      const size_t lanes = hn::Lanes(d);
+      for (; i + 2 * lanes <= sampled; i += 2 * lanes) {
+        s0 = hn::Add(s0, hn::Sub(load(d, x + i), anchors));
+        s1 = hn::Add(s1, hn::Sub(load(d, x + i + lanes), anchors));
+      }
+      for (; i + lanes <= sampled; i += lanes) s0 = hn::Add(s0, hn::Sub(load(d, x + i), anchors));
+      if (tail.count) {
+        V a, b = s0;
+        tail.read(x, a, b);
+        a = hn::Sub(a, anchors);
+        tail.only_new(a, b);
+        s1 = hn::Add(s1, a);
+      }
+      mean =
+          static_cast<W>(anchor) + static_cast<W>(total(hn::Add(s0, s1))) / static_cast<W>(sampled);
     }
-    const auto add = [&](V a, V b) HWY_ATTR {
-      s0 = hn::Add(s0, a);
-      if constexpr (pairs) s1 = hn::Add(s1, b);
-    };
-    for (; i + step <= n; i += step) {
-      V a, b = s0;
-      P::read(x + i, a, b);
-      add(from_anchor(a), b);
-    }
-    if (tail.count) {
-      V a, b = s0;
-      tail.read(x, a, b);
-      a = from_anchor(a);
-      tail.only_new(a, b);
-      add(a, b);
-    }
-    const W mean = static_cast<W>(anchor) + static_cast<W>(total(sum(s0, s1, s2, s3))) * share;
     return mean - mean == 0 ? static_cast<C>(mean) : C(0);
   }
 
@@ -122,20 +99,27 @@ struct ForwardStages {
     hn::Store(first ? chunk : hn::Add(hn::Load(d, sums), chunk), d, sums);
   }
 
-  /// Adds the chunk's deviations from the centre and their squares.
+  /// Adds the chunk's deviations from the centre, or from zero, and their squares.
+  template <bool centred>
   static HWY_INLINE void deviate_chunk(const TX* x, size_t n, V centre, V& r0, V& r1, V& q0, V& q1,
                                        V& q2, V& q3) {
     const D d;
     const size_t lanes = hn::Lanes(d), step = P::step();
     const PTail tail(n);
+    const auto from_centre = [&](V value) FUSEDNORM_INLINE {
+      if constexpr (centred)
+        return hn::Sub(value, centre);
+      else
+        return value;
+    };
     size_t i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
       V a0, a1, a2, a3;
       P::read_four(x + i, a0, a1, a2, a3);
-      a0 = hn::Sub(a0, centre);
-      a1 = hn::Sub(a1, centre);
-      a2 = hn::Sub(a2, centre);
-      a3 = hn::Sub(a3, centre);
+      a0 = from_centre(a0);
+      a1 = from_centre(a1);
+      a2 = from_centre(a2);
+      a3 = from_centre(a3);
       r0 = hn::Add(r0, hn::Add(a0, a1));
       r1 = hn::Add(r1, hn::Add(a2, a3));
       q0 = hn::MulAdd(a0, a0, q0);
@@ -154,66 +138,90 @@ struct ForwardStages {
     for (; i + step <= n; i += step) {
       V a, b = r0;
       P::read(x + i, a, b);
-      a = hn::Sub(a, centre);
-      b = hn::Sub(b, centre);
+      a = from_centre(a);
+      b = from_centre(b);
       add(a, b);
     }
     if (tail.count) {
       V a, b = centre;
       tail.read(x, a, b);
-      a = hn::Sub(a, centre);
-      b = hn::Sub(b, centre);
+      a = from_centre(a);
+      b = from_centre(b);
       tail.only_new(a, b);
       add(a, b);
     }
   }
 
-  /// Mean and sum of squared deviations of a segment. What the centre left behind is taken out
-  /// again. `share` is one over the number of elements.
-  static HWY_INLINE void moments_of(C centre, V rest_sums, V square_sums, W share, W* mean,
-                                    W* squares) {
-    const W rest = total(rest_sums);
-    const W offset = rest * share;
-    *mean = static_cast<W>(centre) + offset;
-    *squares = static_cast<W>(total(square_sums)) - rest * offset;
-  }
-
   /// The second stage's sums of a row that is taken at once.
-  static HWY_INLINE void sums_of_row(const TX* x, size_t n, C centre, C* rest, C* squares) {
-    const D d;
-    V r0 = hn::Zero(d), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
-    deviate_chunk(x, n, hn::Set(d, centre), r0, r1, q0, q1, q2, q3);
+  static HWY_INLINE void sums_of_row(const TX* x, size_t n, C* rest, C* squares) {
+    V r0 = hn::Zero(D()), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
+    deviate_chunk<false>(x, n, r0, r0, r1, q0, q1, q2, q3);
     *rest = total(hn::Add(r0, r1));
     *squares = total(sum(q0, q1, q2, q3));
   }
 
+  template <bool centred>
   static HWY_INLINE void add_deviations(const TX* x, size_t n, C centre, bool first, Sums& sums) {
     const D d;
     V r0 = hn::Zero(d), r1 = r0, q0 = r0, q1 = r0, q2 = r0, q3 = r0;
-    deviate_chunk(x, n, hn::Set(d, centre), r0, r1, q0, q1, q2, q3);
+    deviate_chunk<centred>(x, n, hn::Set(d, centre), r0, r1, q0, q1, q2, q3);
     join(hn::Add(r0, r1), first, sums.rest);
     join(sum(q0, q1, q2, q3), first, sums.squares);
   }
 
-  static HWY_INLINE void finish_deviations(C centre, const Sums& sums, W share, W* mean,
-                                           W* squares) {
-    const D d;
-    moments_of(centre, hn::Load(d, sums.rest), hn::Load(d, sums.squares), share, mean, squares);
+  static HWY_INLINE C total_of(const C* sums) { return total(hn::Load(D(), sums)); }
+
+  struct SegmentMoments {
+    W mean;
+    W squares;
+  };
+
+  /// Mean and sum of squared deviations of a segment. What the centre left behind is taken out
+  /// again. `share` is one over the number of elements.
+  static HWY_INLINE SegmentMoments moments_of(C centre, C rest, C squares, W share) {
+    const W offset = static_cast<W>(rest) * share;
+    return {static_cast<W>(centre) + offset,
+            static_cast<W>(squares) - static_cast<W>(rest) * offset};
+  }
+
+  /// A segment is summed as it is, and once more around its mean where that is `far` from zero for
+  /// its spread: then squares around zero are larger than those around the mean, five times at
+  /// twice the spread and a quarter more at half, and so are their roundings. Also where squares
+  /// overflowed.
+  static HWY_INLINE bool is_far(const SegmentMoments& m, W share) {
+    constexpr W most = sizeof(TX) == 2 ? W(4) : W(0.25);
+    return !(m.mean * m.mean <= most * share * m.squares && m.squares - m.squares == 0);
+  }
+  static HWY_NOINLINE SegmentMoments centred_moments(const TX* x, int64_t n, W mean, W share) {
+    const C centre = centre_of(x, n, mean);
+    Sums sums = {};
+    for (int64_t offset = 0; offset < n;) {
+      const int64_t piece = n - offset <= longest_chunk ? n - offset : whole_chunk;
+      add_deviations<true>(x + offset, static_cast<size_t>(piece), centre, offset == 0, sums);
+      offset += piece;
+    }
+    return moments_of(centre, total_of(sums.rest), total_of(sums.squares), share);
+  }
+
+  /// The moments of the segment of n elements at `x`, from its sums around zero.
+  static HWY_INLINE SegmentMoments settled(const TX* x, int64_t n, C rest, C squares, W share) {
+    const SegmentMoments m = moments_of(C(0), rest, squares, share);
+    return HWY_LIKELY(!is_far(m, share)) ? m : centred_moments(x, n, m.mean, share);
   }
 
   /// Chan's merge of segment `s` into the moments of the segments before it.
-  static HWY_INLINE void merge(const Segments& segments, int64_t s, W part_mean, W part_squares,
-                               W* mean, W* squares) {
+  static HWY_INLINE void merge(const Segments& segments, int64_t s, SegmentMoments part,
+                               SegmentMoments& all) {
     const W before = static_cast<W>(segments.begin(s));
     const W total = static_cast<W>(segments.end(s));
-    if (HWY_UNLIKELY(*mean - *mean != 0)) {
-      *mean += part_mean;  // an infinite mean stays, or becomes NaN; the squares are NaN already
+    if (HWY_UNLIKELY(all.mean - all.mean != 0)) {
+      all.mean += part.mean;  // an infinite mean stays, or becomes NaN; the squares are NaN already
       return;
     }
-    const W delta = part_mean - *mean;
+    const W delta = part.mean - all.mean;
     const W share = (total - before) / total;
-    *mean += delta * share;
-    *squares += part_squares + delta * delta * before * share;
+    all.mean += delta * share;
+    all.squares += part.squares + delta * delta * before * share;
   }
 
   static HWY_INLINE W variance_of(W squares, W share) {
