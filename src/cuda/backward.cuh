@@ -294,8 +294,9 @@ __global__ void __launch_bounds__(gamma_fits<Tile<TX, lanes, vectors>> ? wide_th
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename TX, typename TY, int vectors, bool from_y, bool clustered, bool whole>
-__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
+__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
     backward_wide(BackwardArguments a) {
+  if (clustered && !clusters_exist) return;
   using T = WideTile<TX, vectors, clustered, whole>;
   static_assert(!whole || gamma_fits<T>, "there are no registers for these");
   using C = typename T::C;

@@ -7,6 +7,13 @@
 
 namespace fusednorm::cuda {
 
+/// Kernels with clusters are empty where there are none: a fifth of the code.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr bool clusters_exist = false;
+#else
+inline constexpr bool clusters_exist = true;
+#endif
+
 /// Writes `value` to the same place in the shared memory of block `rank`, at most 8 bytes at a
 /// time.
 template <typename T>

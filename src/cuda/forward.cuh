@@ -273,8 +273,9 @@ __device__ __forceinline__ auto cols_of_segments(const ForwardArguments& a, Exte
 /// segments. Other rows need more registers to find their way, so there beta waits in (dynamic)
 /// shared memory; they are spread over all warps, so that only the last vector asks what exists.
 template <typename TX, typename TY, int vectors, bool clustered, bool whole>
-__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
+__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
     forward_wide(ForwardArguments a) {
+  if (clustered && !clusters_exist) return;
   using T = WideTile<TX, vectors, clustered, whole>;
   using C = typename T::C;
   __shared__ Moments<C> slots[2][clustered ? max_cluster_segments : max_block_segments];

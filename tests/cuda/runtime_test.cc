@@ -90,7 +90,7 @@ TEST(CudaErrors, NullPointersAndBadStridesTouchNothing) {
             std::string::npos);
 }
 
-TEST(CudaErrors, AWorkspaceThatIsTooSmallOrNotOnTheDeviceIsRefused) {
+TEST(CudaErrors, AWorkspaceThatIsTooSmallNotOnTheDeviceOrInAnArrayIsRefused) {
   BackwardProblem problem;
   problem.rows = 40;
   problem.cols = 1000;
@@ -112,6 +112,11 @@ TEST(CudaErrors, AWorkspaceThatIsTooSmallOrNotOnTheDeviceIsRefused) {
   std::vector<std::byte> host(plan->workspace_bytes);
   const Status status = cuda::run(*plan, buffers, {host.data(), host.size()}, nullptr);
   EXPECT_NE(status.message().find("not device memory"), std::string::npos) << status.message();
+  for (void* array : {static_cast<void*>(a.y), static_cast<void*>(b.x)}) {
+    const Status overlap = cuda::run(*plan, buffers, {array, plan->workspace_bytes}, nullptr);
+    EXPECT_NE(overlap.message().find("workspace"), std::string::npos) << overlap.message();
+    EXPECT_NE(overlap.message().find(array == a.y ? "dx" : "x"), std::string::npos);
+  }
 }
 
 TEST(CudaDevices, APlanForAnotherDeviceIsRefusedAndRunsOnItsOwn) {
