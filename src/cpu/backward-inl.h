@@ -79,6 +79,37 @@ struct Backward : BackwardStages<TX, TY, from_y> {
                                                                         ahead_dy, ahead_source);
   }
 
+  /// The same for chunks of longer rows, which are worth a call through a pointer: one long_rows()
+  /// and one segment() serve every kind of problem.
+  using Writer = void (*)(Pieces, TX*, ColumnSum, ColumnSum, size_t, Factors, const TY*, const TS*);
+  template <bool want_dx, bool want_sums, Cache cache>
+  static void write_one(Pieces p, TX* dx, ColumnSum dgamma, ColumnSum dbeta, size_t n, Factors f,
+                        const TY* ahead_dy, const TS* ahead_source) {
+    write<want_dx, want_sums, cache>(p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source);
+  }
+  static bool bypasses(const BackwardArguments& a) { return can_bypass && a.dx && a.streaming; }
+  static Writer writer_of(const BackwardArguments& a, ColumnSums sums) {
+    constexpr Cache past = can_bypass ? Cache::bypass : Cache::keep;
+    if (!a.dx) return &write_one<false, true, Cache::keep>;
+    if (bypasses(a))
+      return sums.dgamma ? &write_one<true, true, past> : &write_one<true, false, past>;
+    return sums.dgamma ? &write_one<true, true, Cache::keep> : &write_one<true, false, Cache::keep>;
+  }
+
+  /// The factors of a row of one chunk.
+  static HWY_INLINE Factors factors_of(const BackwardArguments& a, int64_t row, const Pieces& p,
+                                       size_t n, W share) {
+    const C mean = mean_of(a, row), rstd = rstd_of(a, row);
+    C g, weighted;
+    Stages::sums_of_row(p, n, mean, &g, &weighted);
+    const W g_xhat =
+        from_y ? static_cast<W>(weighted) : static_cast<W>(rstd) * static_cast<W>(weighted);
+    return Stages::factors(mean, rstd, share, static_cast<W>(g), g_xhat);
+  }
+  static HWY_NOINLINE Factors first_factors(const BackwardArguments& a, int64_t row, W share) {
+    return factors_of(a, row, pieces(a, row, 0), static_cast<size_t>(a.cols), share);
+  }
+
   /// Rows of one chunk, with dx. The next row's sums are found before this one is written, so that
   /// their latencies pass while something else runs. All in registers: a store, be it to the stack,
   /// waits in line with the streaming ones.
@@ -94,24 +125,16 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     const auto at = [&](const TY* dy, const TS* source) FUSEDNORM_INLINE {
       return Pieces{dy, source, origin.gamma, origin.beta};
     };
-    const auto factors_of = [&](int64_t row, const TY* dy, const TS* source) FUSEDNORM_INLINE {
-      const C mean = mean_of(a, row), rstd = rstd_of(a, row);
-      C g, weighted;
-      Stages::sums_of_row(at(dy, source), n, mean, &g, &weighted);
-      const W g_xhat =
-          from_y ? static_cast<W>(weighted) : static_cast<W>(rstd) * static_cast<W>(weighted);
-      return Stages::factors(mean, rstd, share, static_cast<W>(g), g_xhat);
-    };
     const TY* dy = origin.dy;
     const TS* source = origin.source;
     TX* dx = static_cast<TX*>(a.dx) + begin * dx_stride;
     // The last row's turn finds its own sums again.
-    Factors f = factors_of(begin, dy, source);
+    Factors f = first_factors(a, begin, share);
     for (int64_t row = begin; row < end; ++row) {
       const bool more = row + 1 < end;
       const TY* next_dy = more ? dy + dy_stride : dy;
       const TS* next_source = more ? source + source_stride : source;
-      const Factors next = factors_of(more ? row + 1 : row, next_dy, next_source);
+      const Factors next = factors_of(a, more ? row + 1 : row, at(next_dy, next_source), n, share);
       // The line that the next two rows may share.
       if (cache == Cache::bypass) hwy::Prefetch(dx + 2 * dx_stride);
       write<true, want_sums, cache>(at(dy, source), dx, dgamma, dbeta, n, f,
@@ -126,9 +149,9 @@ struct Backward : BackwardStages<TX, TY, from_y> {
 
   /// Rows of any length, a chunk of each stage at a time; the second stage is as far behind as a
   /// row is long.
-  template <bool want_dx, bool want_sums, Cache cache>
-  static HWY_NOINLINE void long_rows(const BackwardArguments& a, int64_t begin, int64_t end,
-                                     ColumnSums sums) {
+  static void long_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
+    const bool want_dx = a.dx, want_sums = sums.dgamma, bypass = bypasses(a);
+    const Writer writer = writer_of(a, sums);
     const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
                     dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
     const W share = W(1) / static_cast<W>(a.cols);
@@ -160,38 +183,30 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       }
       if (wait > 0) continue;
       TX* dx = want_dx ? static_cast<TX*>(a.dx) + output.row * a.dx_stride : nullptr;
-      const Span span(output, want_dx && cache == Cache::bypass ? Lines<TX>::before(dx) : 0);
-      if (want_dx && cache == Cache::bypass && span.begin == 0) hwy::Prefetch(dx + a.dx_stride);
+      const Span span(output, bypass ? Lines<TX>::before(dx) : 0);
+      if (bypass && span.begin == 0) hwy::Prefetch(dx + a.dx_stride);
       const Position& first = want_dx ? reduce : output;
       const Pieces soon = pieces(a, first.row, first.column);
-      write<want_dx, want_sums, cache>(
-          pieces(a, output.row, span.begin), want_dx ? dx + span.begin : nullptr,
-          want_sums ? dgamma.at(span.begin) : dgamma, want_sums ? dbeta.at(span.begin) : dbeta,
-          static_cast<size_t>(span.end - span.begin), factors, ahead_of(soon.dy),
-          ahead_of(soon.source));
+      writer(pieces(a, output.row, span.begin), want_dx ? dx + span.begin : nullptr,
+             want_sums ? dgamma.at(span.begin) : dgamma, want_sums ? dbeta.at(span.begin) : dbeta,
+             static_cast<size_t>(span.end - span.begin), factors, ahead_of(soon.dy),
+             ahead_of(soon.source));
       output.advance();
     }
   }
 
-  template <bool want_sums, Cache cache>
-  static HWY_INLINE void rows_with(const BackwardArguments& a, int64_t begin, int64_t end,
-                                   ColumnSums sums) {
-    if (HWY_TARGET != HWY_SCALAR && a.cols <= longest_chunk)
-      short_rows<want_sums, cache>(a, begin, end, sums);
-    else
-      long_rows<true, want_sums, cache>(a, begin, end, sums);
-    if (cache == Cache::bypass) hwy::FlushStream();
-  }
-
   static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
-    if (!a.dx) return long_rows<false, true, Cache::keep>(a, begin, end, sums);
-    if (can_bypass && a.streaming) {
-      constexpr Cache cache = can_bypass ? Cache::bypass : Cache::keep;
-      return sums.dgamma ? rows_with<true, cache>(a, begin, end, sums)
-                         : rows_with<false, cache>(a, begin, end, sums);
-    }
-    return sums.dgamma ? rows_with<true, Cache::keep>(a, begin, end, sums)
-                       : rows_with<false, Cache::keep>(a, begin, end, sums);
+    const bool bypass = bypasses(a);
+    constexpr Cache past = can_bypass ? Cache::bypass : Cache::keep;
+    if (HWY_TARGET == HWY_SCALAR || !a.dx || a.cols > longest_chunk)
+      long_rows(a, begin, end, sums);
+    else if (bypass)
+      sums.dgamma ? short_rows<true, past>(a, begin, end, sums)
+                  : short_rows<false, past>(a, begin, end, sums);
+    else
+      sums.dgamma ? short_rows<true, Cache::keep>(a, begin, end, sums)
+                  : short_rows<false, Cache::keep>(a, begin, end, sums);
+    if (bypass) hwy::FlushStream();
   }
 
   /// Gamma and beta of a chunk, expanded here where that is wanted.
@@ -256,10 +271,10 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     return {static_cast<long double>(g), static_cast<long double>(g_xhat)};
   }
 
-  template <bool want_dx, bool want_sums, Cache cache>
-  static void segment_with(const BackwardArguments& a, int64_t row_begin, int64_t row_end,
-                           int64_t s, const GradientSums* of_rows, ColumnSums sums,
-                           int64_t ahead_rows) {
+  static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,
+                      const GradientSums* of_rows, ColumnSums sums, int64_t ahead_rows) {
+    const bool want_sums = sums.dgamma;
+    const Writer writer = writer_of(a, sums);
     const int64_t first = a.segments.begin(s), last = a.segments.end(s);
     const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), last - first),
                     dbeta = P::columns(static_cast<C*>(sums.dbeta), last - first);
@@ -268,39 +283,24 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     for (int64_t row = row_begin; row < row_end; ++row) {
       const GradientSums& total = of_rows[(row - row_begin) * a.segments.count];
       of_row[row - row_begin] = Stages::factors(mean_of(a, row), rstd_of(a, row), share,
-                                                want_dx ? static_cast<W>(total.g) : W(0),
-                                                want_dx ? static_cast<W>(total.g_xhat) : W(0));
+                                                a.dx ? static_cast<W>(total.g) : W(0),
+                                                a.dx ? static_cast<W>(total.g_xhat) : W(0));
     }
     Parameters parameters;
     for (int64_t column = first; column < last;) {
       const int64_t n = piece_of(last - column);
       parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
-        TX* dx = want_dx ? static_cast<TX*>(a.dx) + row * a.dx_stride + column : nullptr;
+        TX* dx = a.dx ? static_cast<TX*>(a.dx) + row * a.dx_stride + column : nullptr;
         const Pieces p = parameters.at(a, row, column);
-        write<want_dx, want_sums, cache>(
-            p, dx, want_sums ? dgamma.at(column - first) : dgamma,
-            want_sums ? dbeta.at(column - first) : dbeta, static_cast<size_t>(n),
-            of_row[row - row_begin], ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
-            ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source));
+        writer(p, dx, want_sums ? dgamma.at(column - first) : dgamma,
+               want_sums ? dbeta.at(column - first) : dbeta, static_cast<size_t>(n),
+               of_row[row - row_begin],
+               ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
+               ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source));
       }
       column += n;
     }
-  }
-
-  static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,
-                      const GradientSums* of_rows, ColumnSums sums, int64_t ahead_rows) {
-    const auto call = [&](auto* with) {
-      with(a, row_begin, row_end, s, of_rows, sums, ahead_rows);
-    };
-    if (!a.dx) return call(&segment_with<false, true, Cache::keep>);
-    if (can_bypass && a.streaming) {
-      constexpr Cache cache = can_bypass ? Cache::bypass : Cache::keep;
-      return sums.dgamma ? call(&segment_with<true, true, cache>)
-                         : call(&segment_with<true, false, cache>);
-    }
-    return sums.dgamma ? call(&segment_with<true, true, Cache::keep>)
-                       : call(&segment_with<true, false, Cache::keep>);
   }
 };
 
