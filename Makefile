@@ -12,11 +12,12 @@ JOBS ?= $(shell nproc)
 # nvcc from the system, or from .venv where there is none.
 export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
-.PHONY: help demo test test-core test-sanitizers test-cuda test-python format check-format clean
+.PHONY: help demo test test-core test-sanitizers test-cuda test-gpu test-python format check-format clean
 
 help:
 	@echo 'make demo   profile LayerNorm as it was in 2019, as torch has it now, and fused'
 	@echo 'make test   build and run every test'
+	@echo 'make test-gpu  the CUDA tests, compute-sanitizer and the benchmark on the GPU of this machine'
 	@echo 'make format lay out the sources; make check-format only looks'
 
 demo: $(STAMPS)/package
@@ -43,6 +44,13 @@ test-sanitizers: $(STAMPS)/system
 test-cuda: $(STAMPS)/nvcc
 	tools/build cuda
 	ctest --preset cuda -j $(JOBS) -L 'cuda|emulator'
+
+# For the GPU's own architecture, machine code and PTX.
+test-gpu: $(STAMPS)/nvcc
+	capability=$$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader --id=0) || { echo 'make test-gpu: no GPU here' >&2; exit 1; }
+	cmake --preset cuda -B build/gpu -DCMAKE_CUDA_ARCHITECTURES=$${capability/./} -DFUSEDNORM_EMULATOR_TESTS=OFF
+	cmake --build build/gpu -j $(JOBS)
+	tools/run-on-gpu build/gpu
 
 test-python: $(STAMPS)/package
 	$(PYTHON) -m ruff check python
