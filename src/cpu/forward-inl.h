@@ -137,12 +137,7 @@ struct Forward : ForwardStages<TX, TY> {
       const int64_t n = a.segments.end(s) - a.segments.begin(s);
       const TX* from = x + a.segments.begin(s);
       Sums sums = {};
-      for (int64_t offset = 0; offset < n;) {
-        const int64_t piece = n - offset <= longest_chunk ? n - offset : whole_chunk;
-        Stages::template add_deviations<false>(from + offset, static_cast<size_t>(piece), 0,
-                                               offset == 0, sums);
-        offset += piece;
-      }
+      Stages::template add_segment<false>(from, n, 0, sums);
       const SegmentMoments m =
           Stages::settled(from, n, Stages::total_of(sums.rest), Stages::total_of(sums.squares),
                           W(1) / static_cast<W>(n));

@@ -169,6 +169,16 @@ struct ForwardStages {
     join(sum(q0, q1, q2, q3), first, sums.squares);
   }
 
+  /// All chunks of a segment.
+  template <bool centred>
+  static HWY_INLINE void add_segment(const TX* x, int64_t n, C centre, Sums& sums) {
+    for (int64_t offset = 0; offset < n;) {
+      const int64_t piece = n - offset <= longest_chunk ? n - offset : whole_chunk;
+      add_deviations<centred>(x + offset, static_cast<size_t>(piece), centre, offset == 0, sums);
+      offset += piece;
+    }
+  }
+
   static HWY_INLINE C total_of(const C* sums) { return total(hn::Load(D(), sums)); }
 
   struct SegmentMoments {
@@ -195,11 +205,7 @@ struct ForwardStages {
   static HWY_NOINLINE SegmentMoments centred_moments(const TX* x, int64_t n, W mean, W share) {
     const C centre = centre_of(x, n, mean);
     Sums sums = {};
-    for (int64_t offset = 0; offset < n;) {
-      const int64_t piece = n - offset <= longest_chunk ? n - offset : whole_chunk;
-      add_deviations<true>(x + offset, static_cast<size_t>(piece), centre, offset == 0, sums);
-      offset += piece;
-    }
+    add_segment<true>(x, n, centre, sums);
     return moments_of(centre, total_of(sums.rest), total_of(sums.squares), share);
   }
 
