@@ -1,4 +1,4 @@
-// An array in device memory, any number of elements off its alignment.
+// Arrays in device memory, any number of elements off their alignment.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fusednorm/dtype.h"
+#include "fusednorm/problem.h"
 
 namespace fusednorm::bench {
 
@@ -35,6 +35,45 @@ class DeviceArray {
   std::size_t bytes_;
   std::size_t lead_;
   void* memory_ = nullptr;
+};
+
+/// The arrays of one pass; those of the other are empty.
+struct DeviceArrays {
+  DeviceArray x, y, gamma, beta, mean, rstd, dx, dgamma, dbeta;
+
+  DeviceArrays(bool backward, std::int64_t rows, std::int64_t cols, std::int64_t stride,
+               DType dtype, DType param_dtype, std::int64_t offset)
+      : x(rows * stride, dtype, offset),
+        y(rows * stride, dtype, offset),
+        gamma(cols, param_dtype, offset),
+        beta(backward ? 0 : cols, param_dtype, offset),
+        mean(rows, compute_dtype(dtype), offset),
+        rstd(rows, compute_dtype(dtype), offset),
+        dx(backward ? rows * stride : 0, dtype, offset),
+        dgamma(backward ? cols : 0, param_dtype, offset),
+        dbeta(backward ? cols : 0, param_dtype, offset) {}
+
+  bool exist() const {
+    for (const DeviceArray* array : {&x, &y, &gamma, &beta, &mean, &rstd, &dx, &dgamma, &dbeta})
+      if (!array->exists()) return false;
+    return true;
+  }
+  ForwardBuffers forward() const {
+    return {x.data(), gamma.data(), beta.data(), y.data(), mean.data(), rstd.data()};
+  }
+  /// With dy in y.
+  BackwardBuffers backward() const {
+    BackwardBuffers buffers;
+    buffers.dy = y.data();
+    buffers.x = x.data();
+    buffers.gamma = gamma.data();
+    buffers.mean = mean.data();
+    buffers.rstd = rstd.data();
+    buffers.dx = dx.data();
+    buffers.dgamma = dgamma.data();
+    buffers.dbeta = dbeta.data();
+    return buffers;
+  }
 };
 
 }  // namespace fusednorm::bench

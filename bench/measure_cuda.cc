@@ -49,19 +49,10 @@ Measurement measure_cuda(const Case& which, const Options& options) {
   if (!device) return result.error = device.status().message(), result;
   result.threads = device->multiprocessors;
   const std::int64_t stride = which.row_stride == packed ? which.shape.cols : which.row_stride;
-  const std::int64_t elements = which.shape.rows * stride;
-  const DType statistics = compute_dtype(which.dtype);
   const bool backward = which.pass == Pass::backward;
-  const DeviceArray x(elements, which.dtype, which.offset), y(elements, which.dtype, which.offset);
-  const DeviceArray dx(backward ? elements : 0, which.dtype, which.offset);
-  const DeviceArray gamma(which.shape.cols, which.param_dtype, which.offset);
-  const DeviceArray beta(which.shape.cols, which.param_dtype, which.offset);
-  const DeviceArray dgamma(which.shape.cols, which.param_dtype, which.offset);
-  const DeviceArray mean(which.shape.rows, statistics, which.offset),
-      rstd(which.shape.rows, statistics, which.offset);
-  for (const DeviceArray* array : {&x, &y, &dx, &gamma, &beta, &dgamma, &mean, &rstd}) {
-    if (!array->exists()) return result.error = "not enough device memory", result;
-  }
+  const DeviceArrays arrays(backward, which.shape.rows, which.shape.cols, stride, which.dtype,
+                            which.param_dtype, which.offset);
+  if (!arrays.exist()) return result.error = "not enough device memory", result;
   Status status;
   std::unique_ptr<DeviceArray> workspace;
   std::function<void()> work;
@@ -74,24 +65,14 @@ Measurement measure_cuda(const Case& which, const Options& options) {
       status = cuda::run(plan, buffers, {place, plan.workspace_bytes}, nullptr);
     };
   };
-  if (backward) {
-    BackwardBuffers buffers;
-    buffers.dy = y.data();
-    buffers.x = x.data();
-    buffers.gamma = gamma.data();
-    buffers.mean = mean.data();
-    buffers.rstd = rstd.data();
-    buffers.dx = dx.data();
-    buffers.dgamma = dgamma.data();
-    buffers.dbeta = beta.data();
-    prepare(cuda::plan(backward_problem(which), *device), buffers);
-  } else {
-    prepare(cuda::plan(forward_problem(which), *device),
-            ForwardBuffers{x.data(), gamma.data(), beta.data(), y.data()});
-  }
+  if (backward)
+    prepare(cuda::plan(backward_problem(which), *device), arrays.backward());
+  else
+    prepare(cuda::plan(forward_problem(which), *device), arrays.forward());
   if (!result.error.empty()) return result;
   const auto copy = [&] {
-    (void)cudaMemcpyAsync(y.data(), x.data(), x.bytes(), cudaMemcpyDeviceToDevice, nullptr);
+    (void)cudaMemcpyAsync(arrays.y.data(), arrays.x.data(), arrays.x.bytes(),
+                          cudaMemcpyDeviceToDevice, nullptr);
   };
   EventTimer timer(device->l2_bytes);
   result.seconds = result.copy_seconds = std::numeric_limits<double>::infinity();
@@ -103,7 +84,7 @@ Measurement measure_cuda(const Case& which, const Options& options) {
     result.seconds = std::min(result.seconds, own);
     result.copy_seconds = std::min(result.copy_seconds, other);
   }
-  result.copy_bytes = 2.0 * static_cast<double>(x.bytes());
+  result.copy_bytes = 2.0 * static_cast<double>(arrays.x.bytes());
   return result;
 }
 

@@ -10,7 +10,9 @@ endif()
 # Without a choice, every architecture. The source differs between 75, 80, 90 and 100 only, so PTX is made for those four,
 # and machine code for the others from them: two thirds of the compile time are spent before PTX.
 set(FUSEDNORM_CUDA_CODE "")
+set(FUSEDNORM_CUDA_BUILT_FOR "${CMAKE_CUDA_ARCHITECTURES}")
 if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(FUSEDNORM_CUDA_BUILT_FOR "75;80;86;89;90;100;120")
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   set(FUSEDNORM_CUDA_CODE
     --generate-code=arch=compute_75,code=[sm_75]

@@ -17,8 +17,6 @@
 namespace fusednorm::cost {
 namespace {
 
-using Array = bench::DeviceArray;
-
 struct Minimum {
   double reads;
   double writes;
@@ -35,14 +33,13 @@ Minimum minimum_of(const Problem& p) {
 }
 
 Status run(const Problem& p, const cuda::Device& device, Cost* cost) {
-  const DType statistics = compute_dtype(p.dtype);
-  const Array x(p.rows * p.cols, p.dtype, p.offset), y(p.rows * p.cols, p.dtype, p.offset);
-  const Array gamma(p.cols, p.dtype, p.offset), beta(p.cols, p.dtype, p.offset);
-  const Array mean(p.rows, statistics, p.offset), rstd(p.rows, statistics, p.offset);
+  const bench::DeviceArrays arrays(!p.forward, p.rows, p.cols, p.cols, p.dtype, p.dtype, p.offset);
+  if (!arrays.exist()) return Status::device_error("not enough device memory");
   const auto finish = [&](const auto& plan, const auto& buffers) -> Status {
     cost->explanation = cuda::explain(plan);
     cost->load_bytes_per_thread = plan.launch.vectors_per_thread * 16 * (p.forward ? 1 : 2);
-    const Array workspace(static_cast<std::int64_t>(plan.workspace_bytes) / 2 + 1, DType::f16, 0);
+    const bench::DeviceArray workspace(static_cast<std::int64_t>(plan.workspace_bytes) / 2 + 1,
+                                       DType::f16, 0);
     fusednorm_emulator_reset_launches();
     if (auto status = cuda::run(plan, buffers, {workspace.data(), plan.workspace_bytes}, nullptr);
         !status)
@@ -58,8 +55,7 @@ Status run(const Problem& p, const cuda::Device& device, Cost* cost) {
     problem.save_mean = problem.save_rstd = true;
     const auto plan = cuda::plan(problem, device);
     if (!plan) return plan.status();
-    return finish(*plan, ForwardBuffers{x.data(), gamma.data(), beta.data(), y.data(), mean.data(),
-                                        rstd.data()});
+    return finish(*plan, arrays.forward());
   }
   BackwardProblem problem;
   problem.rows = p.rows;
@@ -67,18 +63,7 @@ Status run(const Problem& p, const cuda::Device& device, Cost* cost) {
   problem.x_dtype = problem.y_dtype = problem.param_dtype = p.dtype;
   const auto plan = cuda::plan(problem, device);
   if (!plan) return plan.status();
-  const Array dx(p.rows * p.cols, p.dtype, p.offset), dgamma(p.cols, p.dtype, p.offset),
-      dbeta(p.cols, p.dtype, p.offset);
-  BackwardBuffers buffers;
-  buffers.dy = y.data();
-  buffers.x = x.data();
-  buffers.gamma = gamma.data();
-  buffers.mean = mean.data();
-  buffers.rstd = rstd.data();
-  buffers.dx = dx.data();
-  buffers.dgamma = dgamma.data();
-  buffers.dbeta = dbeta.data();
-  return finish(*plan, buffers);
+  return finish(*plan, arrays.backward());
 }
 
 }  // namespace

@@ -153,8 +153,8 @@ def peer_backward(x, weight, dout, rstd, mean, has_bias=True):
     )
 
 
-# The names and signatures of the peers' latest releases, over torch's own arithmetic: their kernels
-# need a GPU, and how they are called need not wait for one.
+# The names and signatures that stand in the peers' sources, over torch's own arithmetic: their
+# kernels need a GPU, and how they are called need not wait for one.
 PEERS = {
     "apex": {"apex.normalization.fused_layer_norm": {"fused_layer_norm_affine": peer_affine}},
     "transformer_engine": {"transformer_engine.pytorch": {"LayerNorm": PeerLayer}},

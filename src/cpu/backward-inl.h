@@ -51,6 +51,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
 
   static constexpr bool can_bypass = P::template streams<TX>;
+  static constexpr Cache past = can_bypass ? Cache::bypass : Cache::keep;
 
   /// `dgamma` and `dbeta` begin at the chunk's first column.
   template <bool want_dx, bool want_sums, Cache cache>
@@ -89,7 +90,6 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
   static bool bypasses(const BackwardArguments& a) { return can_bypass && a.dx && a.streaming; }
   static Writer writer_of(const BackwardArguments& a, ColumnSums sums) {
-    constexpr Cache past = can_bypass ? Cache::bypass : Cache::keep;
     if (!a.dx) return &write_one<false, true, Cache::keep>;
     if (bypasses(a))
       return sums.dgamma ? &write_one<true, true, past> : &write_one<true, false, past>;
@@ -197,7 +197,6 @@ struct Backward : BackwardStages<TX, TY, from_y> {
 
   static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
     const bool bypass = bypasses(a);
-    constexpr Cache past = can_bypass ? Cache::bypass : Cache::keep;
     if (HWY_TARGET == HWY_SCALAR || !a.dx || a.cols > longest_chunk)
       long_rows(a, begin, end, sums);
     else if (bypass)
@@ -235,8 +234,6 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     }
   };
 
-  static int64_t piece_of(int64_t left) { return left <= longest_chunk ? left : whole_chunk; }
-
   /// The sums of rows over segments [begin, end), as long_rows() would have them.
   static void sums(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t begin,
                    int64_t end, GradientSums* out) {
@@ -245,7 +242,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       Sums partial[policy::max_shared_rows] = {};
       const int64_t first = a.segments.begin(s), last = a.segments.end(s);
       for (int64_t column = first; column < last;) {
-        const int64_t n = piece_of(last - column);
+        const int64_t n = next_chunk(last - column);
         parameters.take(a, column, n);
         for (int64_t row = row_begin; row < row_end; ++row) {
           Stages::add_chunk(parameters.at(a, row, column), static_cast<size_t>(n), mean_of(a, row),
@@ -288,7 +285,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     }
     Parameters parameters;
     for (int64_t column = first; column < last;) {
-      const int64_t n = piece_of(last - column);
+      const int64_t n = next_chunk(last - column);
       parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
         TX* dx = a.dx ? static_cast<TX*>(a.dx) + row * a.dx_stride + column : nullptr;

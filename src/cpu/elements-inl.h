@@ -32,6 +32,11 @@ inline constexpr int64_t whole_chunk =
 /// The last chunk of a segment takes up to a granule more, so that none is shorter than a vector.
 inline constexpr int64_t longest_chunk = whole_chunk + segment_granule;
 
+/// The length of the next chunk where `left` columns of a segment are left.
+constexpr int64_t next_chunk(int64_t left) {
+  return left <= longest_chunk ? left : whole_chunk;
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
   return hn::LoadU(d, from);

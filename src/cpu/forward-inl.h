@@ -102,8 +102,7 @@ struct Forward : ForwardStages<TX, TY> {
           if (deviation.first_segment()) all = {};
           Stages::merge(a.segments, deviation.segment,
                         Stages::settled(x_at(deviation) - deviation.column + first,
-                                        a.segments.end(deviation.segment) - first,
-                                        Stages::total_of(sums.rest), Stages::total_of(sums.squares),
+                                        a.segments.end(deviation.segment) - first, sums,
                                         deviation.last_segment() ? of_last : of_segment),
                         all);
           if (deviation.last_segment()) factors = finish(a, deviation.row, all, share, true);
@@ -138,9 +137,7 @@ struct Forward : ForwardStages<TX, TY> {
       const TX* from = x + a.segments.begin(s);
       Sums sums = {};
       Stages::template add_segment<false>(from, n, 0, sums);
-      const SegmentMoments m =
-          Stages::settled(from, n, Stages::total_of(sums.rest), Stages::total_of(sums.squares),
-                          W(1) / static_cast<W>(n));
+      const SegmentMoments m = Stages::settled(from, n, sums, W(1) / static_cast<W>(n));
       out[s] = {static_cast<long double>(m.mean), static_cast<long double>(m.squares)};
     }
   }
@@ -169,8 +166,7 @@ struct Forward : ForwardStages<TX, TY> {
     HWY_ALIGN C expanded[2][policy::room(max_chunk)];
     const int64_t last = a.segments.end(segment);
     for (int64_t column = a.segments.begin(segment); column < last;) {
-      const int64_t left = last - column;
-      const int64_t n = left <= longest_chunk ? left : whole_chunk;
+      const int64_t n = next_chunk(last - column);
       const C *gamma_expanded = expanded[0], *beta_expanded = expanded[1];
       Columns gamma_at = P::columns(gamma_expanded, n), beta_at = P::columns(beta_expanded, n);
       if (a.expand) {

@@ -173,7 +173,7 @@ struct ForwardStages {
   template <bool centred>
   static HWY_INLINE void add_segment(const TX* x, int64_t n, C centre, Sums& sums) {
     for (int64_t offset = 0; offset < n;) {
-      const int64_t piece = n - offset <= longest_chunk ? n - offset : whole_chunk;
+      const int64_t piece = next_chunk(n - offset);
       add_deviations<centred>(x + offset, static_cast<size_t>(piece), centre, offset == 0, sums);
       offset += piece;
     }
@@ -213,6 +213,9 @@ struct ForwardStages {
   static HWY_INLINE SegmentMoments settled(const TX* x, int64_t n, C rest, C squares, W share) {
     const SegmentMoments m = moments_of(C(0), rest, squares, share);
     return HWY_LIKELY(!is_far(m, share)) ? m : centred_moments(x, n, m.mean, share);
+  }
+  static HWY_INLINE SegmentMoments settled(const TX* x, int64_t n, const Sums& sums, W share) {
+    return settled(x, n, total_of(sums.rest), total_of(sums.squares), share);
   }
 
   /// Chan's merge of segment `s` into the moments of the segments before it.
