@@ -121,7 +121,7 @@ Cost count(const Problem& problem, const Device& device) {
     instructions += number(launch.thread_instructions);
     slots += number(launch.issue_slots);
     dram += 32 * number(launch.dram_load_sectors + launch.dram_store_sectors);
-    loads += 32 * number(launch.global_load_sectors);
+    loads += 32 * number(launch.l2_load_sectors);
     requests += number(launch.global_load_requests + launch.global_store_requests);
     sectors += number(launch.global_load_sectors + launch.global_store_sectors);
     wavefronts += number(launch.shared_wavefronts);

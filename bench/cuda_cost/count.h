@@ -41,7 +41,7 @@ struct Cost {
   double dram_bytes_over_minimum =
       0;  ///< 32 x (sectors first loaded + sectors stored) over the least possible
   double l2_reads_over_minimum =
-      0;  ///< 32 x sectors that loads ask for over the bytes that must be read
+      0;  ///< 32 x sectors that loads do not find in the L1 over the bytes that must be read
   double sectors_per_request = 0;  ///< of global memory
   double shared_conflicts = 0;     ///< wavefronts over the ideal, minus one
   double barriers_per_row = 0;     ///< arrivals of warps

@@ -168,6 +168,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
     }
   }
   shared_written.assign(shared_bytes / 64 + 2, 0);
+  first_level.clear();
   std::memset(shared.data(), 0xcd, shared.size());
   uint32_t top = tick_floor;
   for (Warp& w : warps) top = std::max(top, w.tick);

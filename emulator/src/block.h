@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "first_level_cache.h"
 #include "global_races.h"
 #include "warp.h"
 
@@ -35,6 +36,7 @@ struct Block {
   std::vector<SharedCell> shadow;        // a cell for two bytes
   std::vector<Warp> warps;
   std::unique_ptr<uint8_t[]> registers;  // of all warps
+  FirstLevelCache first_level;
   Barrier barriers[16];
   uint32_t tick_floor = 0;        // accesses up to here belong to a block that ran before
   GlobalRaces::BlockState order;  // among the blocks of the launch

@@ -1,4 +1,5 @@
-// What a launch is counted by; summed over the warps, so the order of execution does not show.
+// What a launch is counted by; summed over the warps, so the order of execution does not show, but
+// in what leaves the first-level cache of a block that asks for more than that holds.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ struct Counters {
   uint64_t raw_warp_instructions = 0;  // every statement once
   uint64_t raw_thread_instructions = 0;
   uint64_t global_load_requests = 0, global_store_requests = 0;
-  uint64_t global_load_sectors = 0, global_store_sectors = 0;      // requested: L2 traffic
+  uint64_t global_load_sectors = 0, global_store_sectors = 0;      // requested
+  uint64_t l2_load_sectors = 0;                                    // not found in the first level
   uint64_t distinct_load_sectors = 0, distinct_store_sectors = 0;  // DRAM traffic
   uint64_t shared_load_requests = 0, shared_store_requests = 0;
   uint64_t shared_wavefronts = 0, shared_ideal_wavefronts = 0;

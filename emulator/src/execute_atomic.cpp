@@ -116,7 +116,7 @@ void atomic_lanes(Warp& w, const Instruction& i, uint32_t active) {
   }
   uint32_t global = active & ~shared;
   if (global) {
-    count_global(w, global, address, sizeof(T), AccessKind::Atomic);
+    count_global(w, global, address, sizeof(T), AccessKind::Atomic, false);
     while (global) {
       const GlobalSpan span = global_span(w, global, address, sizeof(T), AccessKind::Atomic, flags);
       publish_at(w, span.lanes, address, i.flags);

@@ -60,13 +60,14 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
       partial |= 1u << lane;
     }
   });
+  const bool cached = i.width < 16;  // copies of 16 bytes pass the first level by
   // The addresses are checked and counted now; the copying is left for the wait.
   if (reading) {
-    count_global(w, reading, global, i.width, AccessKind::Load);
+    count_global(w, reading, global, i.width, AccessKind::Load, cached);
     for (uint32_t left = reading; left;) global_span(w, left, global, i.width, AccessKind::Load, 0);
   }
   // Copies cut short read only so many bytes, which need not be a power of two: one at a time.
-  if (partial) count_global(w, partial, global, i.width, AccessKind::Load);
+  if (partial) count_global(w, partial, global, i.width, AccessKind::Load, cached);
   for_each_active(partial, [&](int lane) {
     for (uint32_t k = 0; k < copy.source_bytes[lane]; ++k, ++global[lane]) {
       uint32_t left = 1u << lane;

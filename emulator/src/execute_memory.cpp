@@ -148,7 +148,7 @@ void load_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t 
                       [&](int lane) { load_lane(w, i, lane, span.host + address[lane]); });
     if (i.flags & kStrong) learn_at(w, span.lanes, address);
   }
-  if (counted) count_global(w, all, address, bytes, AccessKind::Load);
+  if (counted) count_global(w, all, address, bytes, AccessKind::Load, !(i.flags & kStrong));
 }
 
 void store_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
@@ -161,7 +161,7 @@ void store_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t
     for_each_active(span.lanes,
                     [&](int lane) { store_lane(w, i, lane, span.host + address[lane]); });
   }
-  count_global(w, all, address, bytes, AccessKind::Store);
+  count_global(w, all, address, bytes, AccessKind::Store, false);
 }
 
 bool is_uniform(uint32_t active, const uint64_t address[32]) {

@@ -161,10 +161,14 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
 }
 
 void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
-                  AccessKind kind) {
-  uint64_t sectors = 0;
+                  AccessKind kind, bool cached) {
+  uint64_t sectors = 0, missing = 0;
+  const bool looks_up = cached && kind == AccessKind::Load;
+  FirstLevelCache& cache = w.block->first_level;
   if (is_contiguous(active, address, bytes)) {
-    sectors = (address[31] + bytes - 1) / 32 - address[0] / 32 + 1;
+    const uint64_t first = address[0] / 32, last = (address[31] + bytes - 1) / 32;
+    sectors = last - first + 1;
+    if (looks_up) missing = cache.load(first, last);
   } else {
     uint64_t list[64];
     int count = 0;
@@ -182,11 +186,14 @@ void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t
       count = static_cast<int>(std::unique(list, list + count) - list);
     }
     sectors = static_cast<uint64_t>(count);
+    if (looks_up)
+      for (int k = 0; k < count; ++k) missing += cache.load(list[k], list[k]);
   }
   Counters& counters = *w.counters;
   if (kind == AccessKind::Load) {
     ++counters.global_load_requests;
     counters.global_load_sectors += sectors;
+    counters.l2_load_sectors += looks_up ? missing : sectors;
   } else {
     ++counters.global_store_requests;
     counters.global_store_sectors += sectors;

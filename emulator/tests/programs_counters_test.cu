@@ -93,9 +93,40 @@ TEST_P(Counters, CountersAreExactAndDoNotDependOnTheOrder) {
   EXPECT_EQ(first.dram_store_sectors, 16 * 512 * 4 / 32u);
   EXPECT_EQ(first.global_load_requests, 16u * 4 * 4 * 4);
   EXPECT_EQ(first.global_load_sectors, 4 * first.global_load_requests);
+  // A row is read three times and gamma once, all of which the first-level cache holds.
+  EXPECT_EQ(first.l2_load_sectors, 16u * 2 * 512 * 4 / 32);
   EXPECT_EQ(first.shuffles, 16u * 4 * 10);
   EXPECT_EQ(first.block_barriers, 16u * 4 * 3);
   EXPECT_EQ(first.issue_slots, 32 * first.warp_instructions);
+}
+
+__global__ void read_twice(const float* x, float* out, int count) {
+  float sum = 0;
+  for (int turn = 0; turn < 2; ++turn)
+    for (int i = threadIdx.x; i < count; i += 32) sum += x[i];
+  out[threadIdx.x] = sum;
+}
+
+__global__ void read_volatile(const volatile float* x, float* out) {
+  out[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x];
+}
+
+// What is asked for again reaches the L2 again if so much came between that the cache lost it.
+TEST_P(Counters, FirstLevelCache) {
+  const auto l2_sectors = [](auto launch) {
+    fusednorm_emulator_reset_launches();
+    launch();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    FusednormEmulatorLaunch counted{};
+    EXPECT_EQ(fusednorm_emulator_launch(0, &counted), 0);
+    return counted.l2_load_sectors;
+  };
+  const int few = 1024, many = 1 << 16;
+  DeviceArray<float> x(std::vector<float>(many, 1.0f)), out(64);
+  EXPECT_EQ(l2_sectors([&] { read_twice<<<1, 32>>>(x.get(), out.get(), few); }), few / 8u);
+  EXPECT_EQ(l2_sectors([&] { read_twice<<<1, 32>>>(x.get(), out.get(), many); }), 2u * many / 8);
+  EXPECT_EQ(l2_sectors([&] { read_twice<<<1, 32>>>(x.get() + 1, out.get(), few); }), few / 8u + 1);
+  EXPECT_EQ(l2_sectors([&] { read_volatile<<<1, 32>>>(x.get(), out.get()); }), 2u * 4);
 }
 
 __global__ void bank_conflicts(float* out, int stride) {
