@@ -21,18 +21,21 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   using typename Stages::C;
   using typename Stages::Columns;
   using typename Stages::ColumnSum;
+  using typename Stages::D;
   using typename Stages::Factors;
+  using typename Stages::First;
   using typename Stages::P;
   using typename Stages::Pieces;
+  using typename Stages::Second;
+  using typename Stages::Statistics;
   using typename Stages::Sums;
   using typename Stages::TS;
+  using typename Stages::V;
   using typename Stages::W;
 
-  static HWY_INLINE C mean_of(const BackwardArguments& a, int64_t row) {
-    return from_y ? C(0) : Stages::settled(static_cast<const C*>(a.mean)[row]);
-  }
-  static HWY_INLINE C rstd_of(const BackwardArguments& a, int64_t row) {
-    return Stages::settled(static_cast<const C*>(a.rstd)[row]);
+  static HWY_INLINE Statistics statistics(const BackwardArguments& a, int64_t row) {
+    return {from_y ? C(0) : Stages::settled(static_cast<const C*>(a.mean)[row]),
+            Stages::settled(static_cast<const C*>(a.rstd)[row])};
   }
 
   static HWY_INLINE Pieces pieces(const BackwardArguments& a, int64_t row, int64_t column) {
@@ -43,155 +46,127 @@ struct Backward : BackwardStages<TX, TY, from_y> {
             beta.at(column)};
   }
 
-  static HWY_INLINE void totals(const BackwardArguments& a, int64_t row, const Sums& sums, W* g,
-                                W* g_xhat) {
-    const W scale = from_y ? W(1) : static_cast<W>(rstd_of(a, row));
-    *g = Stages::total(sums.g);
-    *g_xhat = scale * Stages::total(sums.weighted);
+  /// The sum of dy * gamma * xhat from the sum that the first stage finds.
+  static HWY_INLINE W of_xhat(W weighted, C rstd) {
+    return from_y ? weighted : static_cast<W>(rstd) * weighted;
   }
 
   static constexpr bool can_bypass = P::template streams<TX>;
   static constexpr Cache past = can_bypass ? Cache::bypass : Cache::keep;
+  static bool bypasses(const BackwardArguments& a) {
+    return can_bypass && a.dx && a.streaming &&
+           Lines<TX>::fit(static_cast<const TX*>(a.dx), a.dx_stride, a.cols);
+  }
 
-  /// `dgamma` and `dbeta` begin at the chunk's first column.
-  template <bool want_dx, bool want_sums, Cache cache>
-  static HWY_INLINE void write(const Pieces& p, TX* dx, ColumnSum dgamma, ColumnSum dbeta, size_t n,
-                               const Factors& f, const TY* ahead_dy, const TS* ahead_source) {
-    if constexpr (want_dx && cache == Cache::bypass) {
-      const bool whole = Lines<TX>::whole(dx, n);
-      if (HWY_LIKELY(whole || Lines<TX>::fit(dx, n))) {
-        // At the alignment of dx, the column sums would be read and written across lines.
-        const bool apart = want_sums && !whole;
-        if (HWY_UNLIKELY(apart))
-          Stages::template write_exactly<false, true>(p, nullptr, dgamma, dbeta, n, f, ahead_dy,
-                                                      ahead_source);
-        const bool ties = apart
-                              ? Stages::template write_chunk<true, false, false, Cache::bypass>(
-                                    p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source)
-                              : Stages::template write_chunk<true, want_sums, false, Cache::bypass>(
-                                    p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source);
-        if (HWY_UNLIKELY(ties))
-          Stages::template write_exactly<true, false>(p, dx, dgamma, dbeta, n, f, p.dy, p.source);
-        return;
-      }
+  /// The column sums of `count` columns.
+  struct SumsOfColumns {
+    ColumnSum dgamma;
+    ColumnSum dbeta;
+    bool wanted;
+
+    HWY_INLINE SumsOfColumns(ColumnSums sums, int64_t count)
+        : dgamma(P::columns(static_cast<C*>(sums.dgamma), count)),
+          dbeta(P::columns(static_cast<C*>(sums.dbeta), count)),
+          wanted(sums.dgamma) {}
+    HWY_INLINE First first(const Pieces& p, int64_t n, Statistics row, int64_t column) const {
+      return {p, static_cast<size_t>(n), row, wanted ? dgamma.at(column) : dgamma,
+              wanted ? dbeta.at(column) : dbeta};
     }
-    // With every tie, for in place nothing could be written again.
-    Stages::template write_chunk<want_dx, want_sums, true, Cache::keep>(p, dx, dgamma, dbeta, n, f,
-                                                                        ahead_dy, ahead_source);
-  }
+  };
 
-  /// The same for chunks of longer rows, which are worth a call through a pointer: one long_rows()
-  /// and one segment() serve every kind of problem.
-  using Writer = void (*)(Pieces, TX*, ColumnSum, ColumnSum, size_t, Factors, const TY*, const TS*);
-  template <bool want_dx, bool want_sums, Cache cache>
-  static void write_one(Pieces p, TX* dx, ColumnSum dgamma, ColumnSum dbeta, size_t n, Factors f,
-                        const TY* ahead_dy, const TS* ahead_source) {
-    write<want_dx, want_sums, cache>(p, dx, dgamma, dbeta, n, f, ahead_dy, ahead_source);
-  }
-  static bool bypasses(const BackwardArguments& a) { return can_bypass && a.dx && a.streaming; }
-  static Writer writer_of(const BackwardArguments& a, ColumnSums sums) {
-    if (!a.dx) return &write_one<false, true, Cache::keep>;
-    if (bypasses(a))
-      return sums.dgamma ? &write_one<true, true, past> : &write_one<true, false, past>;
-    return sums.dgamma ? &write_one<true, true, Cache::keep> : &write_one<true, false, Cache::keep>;
-  }
-
-  /// The factors of a row of one chunk.
-  static HWY_INLINE Factors factors_of(const BackwardArguments& a, int64_t row, const Pieces& p,
-                                       size_t n, W share) {
-    const C mean = mean_of(a, row), rstd = rstd_of(a, row);
-    C g, weighted;
-    Stages::sums_of_row(p, n, mean, &g, &weighted);
-    const W g_xhat =
-        from_y ? static_cast<W>(weighted) : static_cast<W>(rstd) * static_cast<W>(weighted);
-    return Stages::factors(mean, rstd, share, static_cast<W>(g), g_xhat);
-  }
-  static HWY_NOINLINE Factors first_factors(const BackwardArguments& a, int64_t row, W share) {
-    return factors_of(a, row, pieces(a, row, 0), static_cast<size_t>(a.cols), share);
-  }
-
-  /// Rows of one chunk, with dx. The next row's sums are found before this one is written, so that
-  /// their latencies pass while something else runs. All in registers: a store, be it to the stack,
-  /// waits in line with the streaming ones.
-  template <bool want_sums, Cache cache>
+  /// Rows of one chunk, with dx: the first stage of the next row while this one is written. All in
+  /// registers: a store, be it to the stack, waits in line with the streaming ones.
+  template <bool columns, Cache cache>
   static HWY_NOINLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
                                       ColumnSums sums) {
+    const D d;
     const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
                     dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
     const W share = W(1) / static_cast<W>(a.cols);
     const auto n = static_cast<size_t>(a.cols);
     const int64_t dy_stride = a.dy_stride, source_stride = a.source_stride, dx_stride = a.dx_stride;
-    const Pieces origin = pieces(a, begin, 0);
-    const auto at = [&](const TY* dy, const TS* source) FUSEDNORM_INLINE {
-      return Pieces{dy, source, origin.gamma, origin.beta};
-    };
-    const TY* dy = origin.dy;
-    const TS* source = origin.source;
+    Pieces next = pieces(a, begin, 0), now = next;
     TX* dx = static_cast<TX*>(a.dx) + begin * dx_stride;
-    // The last row's turn finds its own sums again.
-    Factors f = first_factors(a, begin, share);
-    for (int64_t row = begin; row < end; ++row) {
-      const bool more = row + 1 < end;
-      const TY* next_dy = more ? dy + dy_stride : dy;
-      const TS* next_source = more ? source + source_stride : source;
-      const Factors next = factors_of(a, more ? row + 1 : row, at(next_dy, next_source), n, share);
-      // The line that the next two rows may share.
-      if (cache == Cache::bypass) hwy::Prefetch(dx + 2 * dx_stride);
-      write<true, want_sums, cache>(at(dy, source), dx, dgamma, dbeta, n, f,
-                                    ahead_of(dy + 2 * dy_stride),
-                                    ahead_of(source + 2 * source_stride));
-      f = next;
-      dy = next_dy;
-      source = next_source;
-      dx += dx_stride;
+    Factors factors = {};
+    // The first turn writes nothing, and the last sums nothing.
+    for (int64_t row = begin - 1; row < end; ++row) {
+      const bool more = row + 1 < end, writes = row >= begin;
+      const Statistics own = statistics(a, more ? row + 1 : row);
+      if (cache == Cache::bypass) Lines<TX>::prefetch_edges(dx + 2 * dx_stride);
+      V g = hn::Zero(d), weighted = g;
+      Stages::template take<columns, cache>(
+          {next, more ? n : 0, own, dgamma, dbeta},
+          {now, dx, writes ? n : 0, factors, ahead_of(next.dy), ahead_of(next.source)}, g,
+          weighted);
+      factors = Stages::factors(own, share, static_cast<W>(hn::GetLane(hn::SumOfLanes(d, g))),
+                                of_xhat(hn::GetLane(hn::SumOfLanes(d, weighted)), own.rstd));
+      now = next;
+      next.dy += dy_stride;
+      next.source += source_stride;
+      if (writes) dx += dx_stride;
     }
+  }
+
+  // Chunks of longer rows are worth a call through a pointer: one long_rows(), sums() and segment()
+  // serve every kind of problem.
+  using Taker = void (*)(First, Second, bool, Sums&);
+  template <bool columns, Cache cache>
+  static void take_one(First first, Second second, bool starts, Sums& sums) {
+    V g = hn::Zero(D()), weighted = g;
+    // The last segment of a row may be as short as it likes.
+    if (cache == Cache::bypass && !Lines<TX>::fit(second.dx, static_cast<int64_t>(second.n))) {
+      Stages::write_again(second);
+      second.n = 0;
+    }
+    Stages::template take<columns, cache>(first, second, g, weighted);
+    if (first.n == 0) return;
+    Stages::join(g, starts, sums.g);
+    Stages::join(weighted, starts, sums.weighted);
+  }
+  static Taker taker_of(const BackwardArguments& a, ColumnSums sums) {
+    if (bypasses(a)) return sums.dgamma ? &take_one<true, past> : &take_one<false, past>;
+    return sums.dgamma ? &take_one<true, Cache::keep> : &take_one<false, Cache::keep>;
   }
 
   /// Rows of any length, a chunk of each stage at a time; the second stage is as far behind as a
   /// row is long.
   static void long_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
-    const bool want_dx = a.dx, want_sums = sums.dgamma, bypass = bypasses(a);
-    const Writer writer = writer_of(a, sums);
-    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
-                    dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
+    const bool want_dx = a.dx, bypass = bypasses(a);
+    const Taker taker = taker_of(a, sums);
+    const SumsOfColumns columns(sums, a.cols);
     const W share = W(1) / static_cast<W>(a.cols);
     Position reduce(a.segments, whole_chunk, begin), output = reduce;
     Sums partial = {};
     W g_sum = 0, g_xhat_sum = 0;
     Factors next = {}, factors = {};
-    // Without dx there is nothing to sum first.
-    for (int64_t wait = want_dx ? chunks_of(a.segments, whole_chunk) : 0; output.row < end;
+    for (int64_t wait = chunks_of(a.segments, whole_chunk); (want_dx ? output : reduce).row < end;
          --wait) {
-      if (output.column == 0 && wait <= 0) {
-        factors =
-            want_dx ? next
-                    : Stages::factors(mean_of(a, output.row), rstd_of(a, output.row), share, 0, 0);
+      const bool sums_now = reduce.row < end, writes = want_dx && wait <= 0;
+      if (output.column == 0) factors = next;
+      const int64_t row = sums_now ? reduce.row : output.row;
+      const Statistics own = statistics(a, row);
+      const Pieces from = pieces(a, row, reduce.column);
+      Second second{from, nullptr, 0, factors, ahead_of(from.dy), ahead_of(from.source)};
+      if (writes) {
+        TX* dx = static_cast<TX*>(a.dx) + output.row * a.dx_stride;
+        const Span span(output, bypass ? Lines<TX>::before(dx) : 0);
+        if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + a.dx_stride);
+        second.p = pieces(a, output.row, span.begin);
+        second.dx = dx + span.begin;
+        second.n = static_cast<size_t>(span.end - span.begin);
+        output.advance();
       }
-      if (want_dx && reduce.row < end) {
-        Stages::add_chunk(pieces(a, reduce.row, reduce.column), static_cast<size_t>(reduce.length),
-                          mean_of(a, reduce.row), reduce.first, partial);
-        if (reduce.last) {
-          W g, g_xhat;
-          totals(a, reduce.row, partial, &g, &g_xhat);
-          g_sum = reduce.first_segment() ? g : g_sum + g;
-          g_xhat_sum = reduce.first_segment() ? g_xhat : g_xhat_sum + g_xhat;
-          if (reduce.last_segment())
-            next = Stages::factors(mean_of(a, reduce.row), rstd_of(a, reduce.row), share, g_sum,
-                                   g_xhat_sum);
-        }
-        reduce.advance();
+      taker(columns.first(from, sums_now ? reduce.length : 0, own, reduce.column), second,
+            reduce.first, partial);
+      if (!sums_now) continue;
+      if (reduce.last) {
+        const W g = Stages::total(partial.g),
+                g_xhat = of_xhat(Stages::total(partial.weighted), own.rstd);
+        g_sum = reduce.first_segment() ? g : g_sum + g;
+        g_xhat_sum = reduce.first_segment() ? g_xhat : g_xhat_sum + g_xhat;
+        if (reduce.last_segment()) next = Stages::factors(own, share, g_sum, g_xhat_sum);
       }
-      if (wait > 0) continue;
-      TX* dx = want_dx ? static_cast<TX*>(a.dx) + output.row * a.dx_stride : nullptr;
-      const Span span(output, bypass ? Lines<TX>::before(dx) : 0);
-      if (bypass && span.begin == 0) hwy::Prefetch(dx + a.dx_stride);
-      const Position& first = want_dx ? reduce : output;
-      const Pieces soon = pieces(a, first.row, first.column);
-      writer(pieces(a, output.row, span.begin), want_dx ? dx + span.begin : nullptr,
-             want_sums ? dgamma.at(span.begin) : dgamma, want_sums ? dbeta.at(span.begin) : dbeta,
-             static_cast<size_t>(span.end - span.begin), factors, ahead_of(soon.dy),
-             ahead_of(soon.source));
-      output.advance();
+      reduce.advance();
     }
   }
 
@@ -234,28 +209,29 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     }
   };
 
-  /// The sums of rows over segments [begin, end), as long_rows() would have them.
-  static void sums(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t begin,
-                   int64_t end, GradientSums* out) {
+  /// The sums of a segment of rows, as long_rows() would have them.
+  static void sums(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t segment,
+                   GradientSums* out, ColumnSums of_columns) {
+    const Taker taker = taker_of(a, of_columns);
+    const int64_t first = a.segments.begin(segment), last = a.segments.end(segment);
+    const SumsOfColumns columns(of_columns, last - first);
     Parameters parameters;
-    for (int64_t s = begin; s < end; ++s) {
-      Sums partial[policy::max_shared_rows] = {};
-      const int64_t first = a.segments.begin(s), last = a.segments.end(s);
-      for (int64_t column = first; column < last;) {
-        const int64_t n = next_chunk(last - column);
-        parameters.take(a, column, n);
-        for (int64_t row = row_begin; row < row_end; ++row) {
-          Stages::add_chunk(parameters.at(a, row, column), static_cast<size_t>(n), mean_of(a, row),
-                            column == first, partial[row - row_begin]);
-        }
-        column += n;
-      }
+    Sums partial[policy::max_shared_rows] = {};
+    for (int64_t column = first; column < last;) {
+      const int64_t n = next_chunk(last - column);
+      parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
-        W g, g_xhat;
-        totals(a, row, partial[row - row_begin], &g, &g_xhat);
-        out[(row - row_begin) * a.segments.count + s] = {static_cast<long double>(g),
-                                                         static_cast<long double>(g_xhat)};
+        const Pieces p = parameters.at(a, row, column);
+        taker(columns.first(p, n, statistics(a, row), column - first),
+              {p, nullptr, 0, {}, p.dy, p.source}, column == first, partial[row - row_begin]);
       }
+      column += n;
+    }
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const Sums& own = partial[row - row_begin];
+      out[(row - row_begin) * a.segments.count + segment] = {
+          static_cast<long double>(Stages::total(own.g)),
+          static_cast<long double>(of_xhat(Stages::total(own.weighted), statistics(a, row).rstd))};
     }
   }
 
@@ -269,32 +245,29 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
 
   static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,
-                      const GradientSums* of_rows, ColumnSums sums, int64_t ahead_rows) {
-    const bool want_sums = sums.dgamma;
-    const Writer writer = writer_of(a, sums);
-    const int64_t first = a.segments.begin(s), last = a.segments.end(s);
-    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), last - first),
-                    dbeta = P::columns(static_cast<C*>(sums.dbeta), last - first);
+                      const GradientSums* of_rows, int64_t ahead_rows) {
+    const Taker taker = taker_of(a, {});
+    Sums nothing;
     const W share = W(1) / static_cast<W>(a.cols);
     Factors of_row[policy::max_shared_rows];
     for (int64_t row = row_begin; row < row_end; ++row) {
       const GradientSums& total = of_rows[(row - row_begin) * a.segments.count];
-      of_row[row - row_begin] = Stages::factors(mean_of(a, row), rstd_of(a, row), share,
-                                                a.dx ? static_cast<W>(total.g) : W(0),
-                                                a.dx ? static_cast<W>(total.g_xhat) : W(0));
+      of_row[row - row_begin] = Stages::factors(statistics(a, row), share, static_cast<W>(total.g),
+                                                static_cast<W>(total.g_xhat));
     }
     Parameters parameters;
-    for (int64_t column = first; column < last;) {
+    const int64_t last = a.segments.end(s);
+    for (int64_t column = a.segments.begin(s); column < last;) {
       const int64_t n = next_chunk(last - column);
       parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
-        TX* dx = a.dx ? static_cast<TX*>(a.dx) + row * a.dx_stride + column : nullptr;
         const Pieces p = parameters.at(a, row, column);
-        writer(p, dx, want_sums ? dgamma.at(column - first) : dgamma,
-               want_sums ? dbeta.at(column - first) : dbeta, static_cast<size_t>(n),
-               of_row[row - row_begin],
-               ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
-               ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source));
+        taker(
+            {p, 0, {}, {}, {}},
+            {p, static_cast<TX*>(a.dx) + row * a.dx_stride + column, static_cast<size_t>(n),
+             of_row[row - row_begin], ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
+             ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source)},
+            false, nothing);
       }
       column += n;
     }

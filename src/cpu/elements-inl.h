@@ -37,6 +37,16 @@ constexpr int64_t next_chunk(int64_t left) {
   return left <= longest_chunk ? left : whole_chunk;
 }
 
+/// The vector, in a register. Where it is used twice, the compiler would rather read it twice, and
+/// loads are what inner loops have the most of.
+template <class V>
+HWY_INLINE V once(V vector) {
+#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR
+  asm("" : "+x"(vector.raw));
+#endif
+  return vector;
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
   return hn::LoadU(d, from);

@@ -44,7 +44,7 @@ struct Forward : ForwardStages<TX, TY> {
                                const Factors& row, const TX* ahead) {
     if constexpr (cache == Cache::keep)
       Stages::normalize_row(x, gamma, beta, y, n, row, ahead);
-    else if (HWY_LIKELY(Lines<TY>::fit(y, n)))
+    else if (HWY_LIKELY(Lines<TY>::fit(y, static_cast<int64_t>(n))))
       Stages::stream_row(x, gamma, beta, y, n, row, ahead);
     else
       Stages::normalize_again(x, gamma, beta, y, n, row);
@@ -69,8 +69,7 @@ struct Forward : ForwardStages<TX, TY> {
         Stages::sums_of_row(x + x_stride, n, &next_rest, &next_squares);
       const Factors factors =
           finish(a, row, Stages::settled(x, a.cols, rest, squares, share), share, true);
-      // The line that the next two rows may share.
-      if (cache == Cache::bypass) hwy::Prefetch(y + 2 * y_stride);
+      if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride);
       write<cache>(x, gamma.columns, beta.columns, y, n, factors, ahead_of(x + 2 * x_stride));
       rest = next_rest;
       squares = next_squares;
@@ -113,7 +112,7 @@ struct Forward : ForwardStages<TX, TY> {
       const TX* x = static_cast<const TX*>(a.x) + output.row * a.x_stride;
       TY* y = static_cast<TY*>(a.y) + output.row * a.y_stride;
       const Span span(output, cache == Cache::bypass ? Lines<TY>::before(y) : 0);
-      if (cache == Cache::bypass && span.begin == 0) hwy::Prefetch(y + a.y_stride);
+      if (cache == Cache::bypass && span.begin == 0) Lines<TY>::prefetch_edges(y + a.y_stride);
       write<cache>(x + span.begin, gamma.at(span.begin), beta.at(span.begin), y + span.begin,
                    static_cast<size_t>(span.end - span.begin), factors, ahead_of(x_at(deviation)));
       output.advance();

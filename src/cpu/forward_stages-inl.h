@@ -259,26 +259,6 @@ struct ForwardStages {
     if constexpr (pairs) b = value<centred>(b, gamma_b, beta_b, centre, rstd, shift);
   }
 
-  /// Columns [begin, end) of a row of n: the part of a line.
-  template <bool centred>
-  static HWY_NOINLINE void normalize_edge(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
-                                          Factors row, size_t begin, size_t end) {
-    const D d;
-    const V centre = hn::Set(d, row.centre), shift = hn::Set(d, row.shift),
-            rstd = hn::Set(d, row.rstd);
-    const size_t step = P::step();
-    for (size_t i = begin; i < end; i += step) {
-      const size_t at = i + step <= n ? i : n - step;
-      const auto column = static_cast<int64_t>(at);
-      HWY_ALIGN TY built[P::parts * hn::MaxLanes(D())];
-      V a, b = centre;
-      pack<centred>(x + at, gamma.at(column), beta.at(column), 0, centre, rstd, shift, a, b);
-      P::template write<Cache::keep>(a, b, built);
-      copy_part<sizeof(built)>(built + (i - at), (end - i < step ? end - i : step) * sizeof(TY),
-                               y + i);
-    }
-  }
-
   /// The last stage. It also asks for what the first stage needs soon, a line for each line that it
   /// writes: so reads keep pace with writes. Returns whether ties wait for `exact`.
   template <bool centred, bool exact, Cache cache>
@@ -293,11 +273,15 @@ struct ForwardStages {
     const PTail tail(n);
     V last_a = centre, last_b = centre;
     if constexpr (cache == Cache::bypass) {
-      const Lines<TY> lines(y, n);
+      const Lines<TY> lines(y, n, step);
       begin = lines.begin;
       end = lines.end;
-      if (HWY_UNLIKELY(begin > 0)) normalize_edge<centred>(x, gamma, beta, y, n, row, 0, begin);
-      if (HWY_UNLIKELY(end < n)) normalize_edge<centred>(x, gamma, beta, y, n, row, end, n);
+      lines.each_edge(n, step, [&](size_t i) FUSEDNORM_INLINE {
+        const auto column = static_cast<int64_t>(i);
+        V a, b = centre;
+        pack<centred>(x + i, gamma.at(column), beta.at(column), 0, centre, rstd, shift, a, b);
+        P::template write<Cache::keep>(a, b, y + i);
+      });
     } else {
       end -= tail.count;
       if (tail.count) tail.read(x, last_a, last_b);

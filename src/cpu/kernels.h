@@ -93,17 +93,16 @@ struct BackwardKernels {
   /// Whole rows; adds to `sums`.
   void (*rows)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
                ColumnSums sums);
-  /// GradientSums of segments [begin, end) of up to max_shared_rows rows into out[row, segment].
+  /// GradientSums of one segment of up to max_shared_rows rows into out[row, segment]; adds to
+  /// `sums`, which are the segment's own.
   void (*sums)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
-               std::int64_t begin, std::int64_t end, GradientSums* out);
+               std::int64_t segment, GradientSums* out, ColumnSums sums);
   /// The sums of a row from those of its segments.
   GradientSums (*merge)(const GradientSums* parts, std::int64_t count);
   /// dx of one segment of up to max_shared_rows rows, of which the first of each row's GradientSums
-  /// is the row's; adds to `sums`, which are the segment's own. Asks for the segment of the rows
-  /// that are `ahead_rows` later, if not 0.
+  /// is the row's. Asks for the segment of the rows that are `ahead_rows` later, if not 0.
   void (*segment)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
-                  std::int64_t segment, const GradientSums* of_rows, ColumnSums sums,
-                  std::int64_t ahead_rows);
+                  std::int64_t segment, const GradientSums* of_rows, std::int64_t ahead_rows);
   /// high + low += sum, exact but for the rounding of low.
   void (*compensate)(void* high, void* low, const void* sum, std::int64_t count);
   /// sum = high + low, or high where that is not finite.

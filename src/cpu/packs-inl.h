@@ -111,7 +111,7 @@ struct Pack<D, true> {
   static HWY_INLINE size_t step() { return 2 * hn::Lanes(D()); }
 
   static HWY_INLINE hn::Vec<Bits> raw(const BFloat16* from) {
-    return hn::BitCast(Bits(), hn::LoadU(Halves(), reinterpret_cast<const uint16_t*>(from)));
+    return once(hn::BitCast(Bits(), hn::LoadU(Halves(), reinterpret_cast<const uint16_t*>(from))));
   }
   static HWY_INLINE V odd(hn::Vec<Bits> raw) {
     return hn::BitCast(D(), hn::And(raw, hn::Set(Bits(), 0xffff0000u)));
@@ -150,14 +150,21 @@ struct Pack<D, true> {
   static HWY_INLINE Columns<Q> columns(Q* array, int64_t count) {
     return {array, array + policy::odd_columns(count)};
   }
+  /// Column i, which is even, as far from the start in bytes as element i of a row in bf16: one
+  /// register holds both.
+  template <typename Q>
+  static HWY_INLINE Q* place(Q* half, size_t i) {
+    using Byte = std::conditional_t<std::is_const_v<Q>, const uint8_t, uint8_t>;
+    return reinterpret_cast<Q*>(reinterpret_cast<Byte*>(half) + i * sizeof(BFloat16));
+  }
   template <typename Q>
   static HWY_INLINE void read_columns(Columns<Q> from, size_t i, V& a, V& b) {
-    a = hn::LoadU(D(), from.even + i / 2);
-    b = hn::LoadU(D(), from.odd + i / 2);
+    a = hn::LoadU(D(), place(from.even, i));
+    b = hn::LoadU(D(), place(from.odd, i));
   }
   static HWY_INLINE void write_columns(V a, V b, Columns<C> to, size_t i) {
-    hn::StoreU(a, D(), to.even + i / 2);
-    hn::StoreU(b, D(), to.odd + i / 2);
+    hn::StoreU(a, D(), place(to.even, i));
+    hn::StoreU(b, D(), place(to.odd, i));
   }
 
   /// `old` in all lanes but [begin, end).
@@ -277,43 +284,59 @@ struct PackTail {
   }
 };
 
-/// Where lines of a row that is written past the cache begin and end; what is before and after is
-/// written with ordinary stores, for its lines belong to other rows, too.
+/// Where lines of a row that is written past the cache begin and end. What is before and after goes
+/// out with ordinary stores, for its lines belong to other rows, too: whole packs, so it is nothing
+/// or at least a pack.
 template <typename T>
 struct Lines {
   static constexpr size_t line = 64 / sizeof(T);
   size_t begin;
   size_t end;
 
-  HWY_INLINE Lines(const T* row, size_t n)
-      : begin(static_cast<size_t>(before(row))), end(begin + (n - begin) / line * line) {}
+  HWY_INLINE Lines(const T* row, size_t n, size_t step) : begin(static_cast<size_t>(before(row))) {
+    // A short row may end before its first line begins.
+    if (HWY_UNLIKELY(begin > 0 && n < 4 * line)) {
+      begin = end = n;
+      return;
+    }
+    if (begin > 0 && begin < step) begin += line;
+    const size_t rest = (n - begin) % line;
+    end = n - rest;
+    if (rest > 0 && rest < step) end -= line;
+  }
+
+  /// body(i) for the packs at columns i that cover what is before `begin` and after `end`. Where
+  /// they overlap they write the same again.
+  template <class Body>
+  HWY_INLINE void each_edge(size_t n, size_t step, const Body& body) const {
+    for (size_t i = begin > 0 ? 0 : end; HWY_UNLIKELY(i < n);) {
+      const size_t last = (i < begin ? begin : n) - step;
+      body(i < last ? i : last);
+      i += step;
+      if (i >= begin && i < end) i = end;
+    }
+  }
 
   /// Elements from the start of a row to its first whole line.
   static HWY_INLINE int64_t before(const T* row) {
     return static_cast<int64_t>((0 - reinterpret_cast<uintptr_t>(row)) % 64 / sizeof(T));
   }
-  static HWY_INLINE bool whole(const T* row, size_t n) { return before(row) == 0 && n % line == 0; }
-  /// A shorter row may end before its first line begins, or be shorter than a pack.
-  static HWY_INLINE bool fit(const T* row, size_t n) {
-    return n >= static_cast<size_t>(segment_granule) || whole(row, n);
+  /// Whether n elements have a line, or at least a pack, of their own.
+  static HWY_INLINE bool fit(const T* row, int64_t n) {
+    return n >= segment_granule || (before(row) == 0 && n % int64_t{line} == 0);
+  }
+  /// Whether all rows do.
+  static HWY_INLINE bool fit(const T* rows, int64_t stride, int64_t n) {
+    return n >= segment_granule || (fit(rows, n) && stride % int64_t{line} == 0);
+  }
+  /// The lines that two rows share, and beside them one that goes with them into ordinary stores.
+  static HWY_INLINE void prefetch_edges(const T* row) {
+    const int64_t elements = before(row);
+    if (elements == 0) return;
+    hwy::Prefetch(row);
+    hwy::Prefetch(2 * elements < static_cast<int64_t>(line) ? row + line : row - line);
   }
 };
-
-/// `bytes`, at most `size`, of a pack that was just stored. Two moves that overlap, each within
-/// that store: one that spans two stores would wait until both, and all streaming ones before them,
-/// have reached memory.
-template <size_t size>
-HWY_INLINE void copy_part(const void* from, size_t bytes, void* to) {
-  if (bytes >= size) {
-    uint8_t first[size], last[size];
-    std::memcpy(first, from, size);
-    std::memcpy(last, static_cast<const uint8_t*>(from) + (bytes - size), size);
-    std::memcpy(to, first, size);
-    std::memcpy(static_cast<uint8_t*>(to) + (bytes - size), last, size);
-  } else if constexpr (size > 2) {
-    copy_part<size / 2>(from, bytes, to);
-  }
-}
 
 /// Gamma or beta. An absent one is a constant array that every chunk reads from its start.
 template <class P>

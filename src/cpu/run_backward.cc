@@ -182,37 +182,34 @@ void run_shared_rows(const Run& run, ParallelFor parallel_for) {
   const auto after = [&](std::int64_t row) { return std::min(row + group, rows); };
   GradientSums *now = run.layout.sums, *next = now + group * segments;
   const auto read = [&](std::int64_t begin, std::int64_t segment, GradientSums* out) {
-    if (run.arguments.dx)
-      run.kernels.sums(run.arguments, begin, after(begin), segment, segment + 1, out);
+    alignas(Carver::alignment) std::byte local[2 * policy::room(max_segment(DType::f64)) * 8];
+    SegmentSums sums(run, segment, local);
+    const std::int64_t end = after(begin);
+    for (std::int64_t row = begin; row < end;) {
+      const std::int64_t until =
+          std::min(end, row - row % policy::rows_per_sum + policy::rows_per_sum);
+      run.kernels.sums(run.arguments, row, until, segment, out + (row - begin) * segments,
+                       sums.before(row));
+      row = until;
+    }
+    if (end == rows) sums.finish();
   };
-  if (run.arguments.dx) {
-    parallel_for(tasks, [&](std::int64_t task) {
-      for (std::int64_t s = first(task); s < first(task + 1); ++s) read(0, s, now);
-    });
-  }
+  parallel_for(tasks, [&](std::int64_t task) {
+    for (std::int64_t s = first(task); s < first(task + 1); ++s) read(0, s, now);
+  });
   bool forwards = false;
   for (std::int64_t begin = 0; begin < rows; begin += group, forwards = !forwards) {
     const std::int64_t end = after(begin);
-    if (run.arguments.dx) {
-      for (std::int64_t row = 0; row < end - begin; ++row) {
-        now[row * segments] = run.kernels.merge(now + row * segments, segments);
-      }
+    for (std::int64_t row = 0; row < end - begin; ++row) {
+      now[row * segments] = run.kernels.merge(now + row * segments, segments);
     }
     parallel_for(tasks, [&](std::int64_t index) {
-      alignas(Carver::alignment) std::byte local[2 * policy::room(max_segment(DType::f64)) * 8];
       // There and back, for what was read last is what the cache still holds.
       const std::int64_t task = forwards ? index : tasks - 1 - index;
       for (std::int64_t i = first(task); i < first(task + 1); ++i) {
         const std::int64_t s = forwards ? i : first(task) + first(task + 1) - 1 - i;
-        SegmentSums sums(run, s, local);
-        for (std::int64_t row = begin; row < end;) {
-          const std::int64_t until =
-              std::min(end, row - row % policy::rows_per_sum + policy::rows_per_sum);
-          run.kernels.segment(run.arguments, row, until, s, now + (row - begin) * segments,
-                              sums.before(row), end < rows ? group : 0);
-          row = until;
-        }
-        if (end == rows) sums.finish();
+        if (run.arguments.dx)
+          run.kernels.segment(run.arguments, begin, end, s, now, end < rows ? group : 0);
         if (end < rows) read(end, s, next);
       }
       hwy::FlushStream();
