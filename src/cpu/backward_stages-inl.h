@@ -80,8 +80,8 @@ struct BackwardStages {
     weighted_sum =
         from_y ? hn::Add(weighted_sum, weighted) : hn::MulAdd(weighted, gamma, weighted_sum);
     if constexpr (columns) {
-      dgamma =
-          from_y ? hn::Add(dgamma, hn::Div(weighted, gamma)) : hn::MulAdd(weighted, rstd, dgamma);
+      // From y, whoever stores dgamma divides by gamma.
+      dgamma = from_y ? hn::Add(dgamma, weighted) : hn::MulAdd(weighted, rstd, dgamma);
       dbeta = hn::Add(dbeta, dy);
     }
   }

@@ -58,18 +58,27 @@ struct ColumnSummation {
   /// Columns [begin, end) of `count`, in their order, from the order of packs.
   template <typename TP, bool pairs>
   static void store_total(void* out, const void* sums, int64_t blocks, int64_t pitch, int64_t count,
-                          int64_t begin, int64_t end, bool streaming) {
+                          int64_t begin, int64_t end, bool streaming, const void* divisor) {
     using P = Pack<D, pairs>;
     const D d;
     const auto from = P::columns(static_cast<const C*>(sums), count).at(begin);
     TP* to = static_cast<TP*>(out) + begin;
     const size_t lanes = hn::Lanes(d), step = P::step(), n = static_cast<size_t>(end - begin);
+    const auto* all = static_cast<const C*>(sums);
     const auto total_of = [&](const C* first) HWY_ATTR {
       V high = hn::LoadU(d, first), low = hn::Zero(d);
       for (int64_t block = 1; block < blocks; ++block) {
         add(high, low, hn::LoadU(d, first + block * pitch));
       }
-      return blocks == 1 ? high : total(high, low);
+      const V sum = blocks == 1 ? high : total(high, low);
+      if (!divisor) return sum;
+      const int64_t at = first - all;
+      const C* by = static_cast<const C*>(divisor) + at;
+      if (pairs || at + static_cast<int64_t>(lanes) <= count) return hn::Div(sum, hn::LoadU(d, by));
+      // The caller's own ends with the columns.
+      HWY_ALIGN C last[hn::MaxLanes(D())] = {};
+      std::memcpy(last, by, static_cast<size_t>(count - at) * sizeof(C));
+      return hn::Div(sum, hn::Load(d, last));
     };
     // One pack in order.
     const auto store_pack = [&](size_t i, TP* pack) HWY_ATTR {

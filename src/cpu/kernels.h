@@ -82,8 +82,8 @@ struct BackwardArguments {
   std::int64_t param_size;
 };
 
-/// Column sums in the compute type and the order of the kernel's packs. Null: neither dgamma nor
-/// dbeta is wanted.
+/// Column sums in the compute type and the order of the kernel's packs; from y, dgamma's are gamma
+/// times too large. Null: neither dgamma nor dbeta is wanted.
 struct ColumnSums {
   void* dgamma = nullptr;
   void* dbeta = nullptr;
@@ -108,9 +108,11 @@ struct BackwardKernels {
   /// sum = high + low, or high where that is not finite.
   void (*settle)(void* sum, const void* high, const void* low, std::int64_t count);
   /// The compensated sum of `blocks` arrays of `count` columns, `pitch` elements apart: columns
-  /// [begin, end), in order and cast to the parameters' dtype.
+  /// [begin, end), in order and cast to the parameters' dtype. Divided by `divisor`, if not null,
+  /// which lies as the sums do.
   void (*store)(void* out, const void* sums, std::int64_t blocks, std::int64_t pitch,
-                std::int64_t count, std::int64_t begin, std::int64_t end, bool streaming);
+                std::int64_t count, std::int64_t begin, std::int64_t end, bool streaming,
+                const void* divisor);
   /// As ForwardKernels'.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
 };

@@ -47,6 +47,8 @@ struct Run {
   std::byte* array(std::byte* base, std::int64_t index) const {
     return base + index * layout.pitch * element;
   }
+  /// Whether the sums of dgamma are gamma times too large.
+  bool divides() const { return plan.problem.source == Source::y && arguments.gamma; }
   void clear(void* sums, std::int64_t count) const {
     std::memset(sums, 0, static_cast<std::size_t>(count * element));
   }
@@ -83,12 +85,12 @@ void sum_block(const Run& run, std::int64_t block, std::int64_t task) {
 void gather(const Run& run, std::int64_t begin, std::int64_t end) {
   const std::int64_t blocks = run.plan.row_blocks, pitch = run.layout.pitch;
   const BackwardProblem& p = run.plan.problem;
-  const auto store = [&](void* out, std::int64_t first_block) {
+  const auto store = [&](void* out, std::int64_t first_block, const void* divisor) {
     run.kernels.store(out, run.array(run.layout.partials, first_block), blocks, pitch, p.cols,
-                      begin, end, false);
+                      begin, end, false, divisor);
   };
-  if (p.want_dgamma) store(run.buffers.dgamma, 0);
-  if (p.want_dbeta) store(run.buffers.dbeta, blocks);
+  if (p.want_dgamma) store(run.buffers.dgamma, 0, run.divides() ? run.arguments.gamma : nullptr);
+  if (p.want_dbeta) store(run.buffers.dbeta, blocks, nullptr);
 }
 
 void run_rows(const Run& run, ParallelFor parallel_for) {
@@ -152,12 +154,21 @@ class SegmentSums {
       run_.kernels.settle(arrays_[1], arrays_[4], arrays_[5], room_);
     }
     const std::int64_t offset = begin_ * static_cast<std::int64_t>(size_of(p.param_dtype));
-    const auto store = [&](void* out, const std::byte* sums) {
+    const auto store = [&](void* out, const std::byte* sums, const void* divisor) {
       run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_, 0, count_,
-                         run_.arguments.streaming);
+                         run_.arguments.streaming, divisor);
     };
-    if (p.want_dgamma) store(run_.buffers.dgamma, arrays_[0]);
-    if (p.want_dbeta) store(run_.buffers.dbeta, arrays_[1]);
+    if (p.want_dgamma) {
+      alignas(Carver::alignment) std::byte expanded[policy::room(max_segment(DType::f64)) * 8];
+      const void* divisor = nullptr;
+      if (run_.divides()) divisor = static_cast<const std::byte*>(run_.arguments.gamma) + offset;
+      if (divisor && run_.arguments.expand) {
+        run_.arguments.expand(divisor, 1, count_, expanded);
+        divisor = expanded;
+      }
+      store(run_.buffers.dgamma, arrays_[0], divisor);
+    }
+    if (p.want_dbeta) store(run_.buffers.dbeta, arrays_[1], nullptr);
   }
 
  private:
