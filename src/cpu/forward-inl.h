@@ -50,6 +50,67 @@ struct Forward : ForwardStages<TX, TY> {
       Stages::normalize_again(x, gamma, beta, y, n, row);
   }
 
+  /// Rows whose sums wait for each other, so that one long chain of latencies, from sums to rstd,
+  /// serves all.
+  struct Batch {
+    static constexpr int64_t most = policy::rows_at_once;
+    HWY_ALIGN C rest[most];
+    HWY_ALIGN C squares[most];
+    Factors factors[most];
+  };
+
+  static HWY_INLINE void sum_batch(const TX* x, int64_t stride, size_t n, int64_t count,
+                                   Batch& batch) {
+    for (int64_t r = 0; r < count; ++r, x += stride)
+      Stages::sums_of_row(x, n, &batch.rest[r], &batch.squares[r]);
+  }
+
+  /// Factors and statistics of rows `row` and on.
+  static HWY_INLINE void finish_batch(const ForwardArguments& a, int64_t row, const TX* x, W share,
+                                      int64_t count, Batch& batch) {
+    if (HWY_LIKELY(
+            Stages::finish_together(batch.rest, batch.squares, share, a.eps, batch.factors))) {
+      for (int64_t r = 0; a.mean && r < count; ++r)
+        static_cast<C*>(a.mean)[row + r] = batch.factors[r].mean;
+      for (int64_t r = 0; a.rstd && r < count; ++r)
+        static_cast<C*>(a.rstd)[row + r] = batch.factors[r].rstd;
+      return;
+    }
+    for (int64_t r = 0; r < count; ++r, x += a.x_stride) {
+      batch.factors[r] =
+          finish(a, row + r, Stages::settled(x, a.cols, batch.rest[r], batch.squares[r], share),
+                 share, true);
+    }
+  }
+
+  /// Rows so short that what is found once a row takes longer than they do.
+  template <Cache cache>
+  static HWY_NOINLINE void narrow_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
+    const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
+        beta(a.beta, zeros<C>.data(), a.cols);
+    const int64_t x_stride = a.x_stride, y_stride = a.y_stride, most = Batch::most;
+    const auto n = static_cast<size_t>(a.cols);
+    const W share = W(1) / static_cast<W>(a.cols);
+    const TX* x = static_cast<const TX*>(a.x) + begin * x_stride;
+    TY* y = static_cast<TY*>(a.y) + begin * y_stride;
+    Batch batches[2] = {};
+    sum_batch(x, x_stride, n, HWY_MIN(most, end - begin), batches[0]);
+    int now = 0;
+    for (int64_t row = begin; row < end; row += most, now ^= 1) {
+      const int64_t count = HWY_MIN(most, end - row);
+      Batch& batch = batches[now];
+      finish_batch(a, row, x, share, count, batch);
+      if (HWY_LIKELY(row + most < end))
+        sum_batch(x + most * x_stride, x_stride, n, HWY_MIN(most, end - row - most),
+                  batches[now ^ 1]);
+      const TX* ahead = ahead_of(x + 2 * most * x_stride);
+      for (int64_t r = 0; r < count; ++r, x += x_stride, y += y_stride, ahead += x_stride) {
+        if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride);
+        write<cache>(x, gamma.columns, beta.columns, y, n, batch.factors[r], ahead);
+      }
+    }
+  }
+
   /// Rows of one chunk. The next row is summed before this one is written, so that the latencies of
   /// sums and of rstd pass while something else runs. All in registers: a store, be it to the
   /// stack, waits in line with the streaming ones.
@@ -119,11 +180,18 @@ struct Forward : ForwardStages<TX, TY> {
     }
   }
 
+  template <Cache cache>
+  static HWY_INLINE void rows_of_any_length(const ForwardArguments& a, int64_t begin, int64_t end) {
+    if (HWY_TARGET == HWY_SCALAR || a.cols > longest_chunk)
+      long_rows<cache>(a, begin, end);
+    else if (Stages::can_finish_together && a.cols <= policy::narrow_bytes / int64_t{sizeof(TX)})
+      narrow_rows<cache>(a, begin, end);
+    else
+      short_rows<cache>(a, begin, end);
+  }
   static void rows(const ForwardArguments& a, int64_t begin, int64_t end) {
-    const bool one = HWY_TARGET != HWY_SCALAR && a.cols <= longest_chunk;
-    if (!can_bypass || !a.streaming)
-      return one ? short_rows<Cache::keep>(a, begin, end) : long_rows<Cache::keep>(a, begin, end);
-    one ? short_rows<Cache::bypass>(a, begin, end) : long_rows<Cache::bypass>(a, begin, end);
+    if (!can_bypass || !a.streaming) return rows_of_any_length<Cache::keep>(a, begin, end);
+    rows_of_any_length<Cache::bypass>(a, begin, end);
     hwy::FlushStream();
   }
 

@@ -45,6 +45,7 @@ struct ForwardStages {
     C shift;
     C rstd;
     bool centred;
+    C mean;
   };
 
   /// Not centring costs a rounding relative to the mean instead of to the spread, and saves 16-bit
@@ -53,7 +54,7 @@ struct ForwardStages {
     const bool centred = sizeof(TX) != 2 || !(mean * mean <= 4 * variance);
     const C centre = centred ? static_cast<C>(mean) : C(0);
     return {centre, static_cast<C>((static_cast<W>(centre) - mean) * rstd), static_cast<C>(rstd),
-            centred};
+            centred, static_cast<C>(mean)};
   }
 
   static HWY_INLINE V sum(V s0, V s1, V s2, V s3) {
@@ -198,9 +199,9 @@ struct ForwardStages {
   /// its spread: then squares around zero are larger than those around the mean, five times at
   /// twice the spread and a quarter more at half, and so are their roundings. Also where squares
   /// overflowed.
+  static constexpr W furthest = sizeof(TX) == 2 ? W(4) : W(1);
   static HWY_INLINE bool is_far(const SegmentMoments& m, W share) {
-    constexpr W most = sizeof(TX) == 2 ? W(4) : W(0.25);
-    return !(m.mean * m.mean <= most * share * m.squares && m.squares - m.squares == 0);
+    return !(m.mean * m.mean <= furthest * share * m.squares && m.squares - m.squares == 0);
   }
   static HWY_NOINLINE SegmentMoments centred_moments(const TX* x, int64_t n, W mean, W share) {
     const C centre = centre_of(x, n, mean);
@@ -239,6 +240,53 @@ struct ForwardStages {
   }
   static HWY_INLINE W rstd_of(W variance, double eps) {
     return W(1) / std::sqrt(variance + static_cast<W>(eps));
+  }
+
+  static constexpr bool can_finish_together =
+      HWY_TARGET != HWY_SCALAR && HWY_HAVE_FLOAT64 && std::is_same_v<C, float>;
+
+  /// The factors of rows_at_once rows of one segment from their sums around zero, by the operations
+  /// that settled() and those after it make of one row, in vectors of rows. False, and nothing
+  /// done, where one is far.
+  static HWY_INLINE bool finish_together([[maybe_unused]] const C* rest,
+                                         [[maybe_unused]] const C* squares,
+                                         [[maybe_unused]] W share, [[maybe_unused]] double eps,
+                                         [[maybe_unused]] Factors* out) {
+    if constexpr (!can_finish_together) {
+      return false;
+    } else {
+      constexpr size_t count = policy::rows_at_once;
+      const hn::CappedTag<double, count> d;
+      const hn::Rebind<float, decltype(d)> narrow;
+      HWY_ALIGN float means[count], rstds[count], centres[count], shifts[count];
+      for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+        const auto zero = hn::Zero(d);
+        const auto shares = hn::Set(d, share);
+        const auto sum = hn::PromoteTo(d, hn::Load(narrow, rest + i));
+        const auto offset = hn::Mul(sum, shares);
+        const auto mean = hn::Add(zero, offset);
+        const auto around =
+            hn::Sub(hn::PromoteTo(d, hn::Load(narrow, squares + i)), hn::Mul(sum, offset));
+        const auto mean_squared = hn::Mul(mean, mean);
+        const auto near =
+            hn::And(hn::Le(mean_squared, hn::Mul(hn::Set(d, furthest * share), around)),
+                    hn::Eq(hn::Sub(around, around), zero));
+        if (HWY_UNLIKELY(!hn::AllTrue(d, near))) return false;
+        const auto variance = hn::IfThenElse(hn::Lt(around, zero), zero, hn::Mul(around, shares));
+        const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(variance, hn::Set(d, eps))));
+        auto centre = hn::DemoteTo(narrow, mean);
+        hn::Store(centre, narrow, means + i);
+        // Near enough not to be centred where furthest is 4.
+        if constexpr (sizeof(TX) == 2) centre = hn::Zero(narrow);
+        const auto shift = hn::Mul(hn::Sub(hn::PromoteTo(d, centre), mean), rstd);
+        hn::Store(centre, narrow, centres + i);
+        hn::Store(hn::DemoteTo(narrow, shift), narrow, shifts + i);
+        hn::Store(hn::DemoteTo(narrow, rstd), narrow, rstds + i);
+      }
+      for (size_t i = 0; i < count; ++i)
+        out[i] = {centres[i], shifts[i], rstds[i], sizeof(TX) != 2, means[i]};
+      return true;
+    }
   }
 
   template <bool centred>
