@@ -3,6 +3,8 @@
 import re
 import shutil
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -87,22 +89,38 @@ def test_no_thread_local_data_of_ours():
 
 
 def test_two_devices_worth_of_plans_at_once():
-    """Problems for machines of one and of eight threads, and fake GPUs, in turns: same bits."""
-    x = torch.randn(2000, 300)
-    w = torch.randn(300)
+    """Plans for machines of one and of eight threads, in flight together: the same bits as alone."""
+    operators = torch.ops.fusednorm
+    problems = [
+        (torch.randn(rows, cols), torch.randn(cols)) for rows, cols in [(2000, 300), (3, 90000)]
+    ]
+
+    def results_of(x, weight):
+        shape = tuple(weight.shape)
+        y, mean, rstd = operators.layer_norm_forward(x, shape, weight)
+        mask = (True, True, False)
+        gradients = operators.layer_norm_backward(y, x, shape, mean, rstd, weight, None, mask)
+        fake = operators.layer_norm_forward(x.to("meta"), shape, weight.to("meta"))
+        assert fake[0].device.type == "meta"
+        return [y, mean, rstd, *gradients[:2]]
+
+    alone = [results_of(*problem) for problem in problems]
+    start = threading.Barrier(4)
     before = torch.get_num_threads()
-    results = []
+
+    def work(index):
+        problem, expected = problems[index % 2], alone[index % 2]
+        start.wait()
+        for turn in range(10):
+            torch.set_num_threads((1, 8)[(index // 2 + turn) % 2])  # of whoever plans next
+            results = results_of(*problem)
+            assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
+
     try:
-        for _ in range(3):
-            for threads in (1, 8):
-                torch.set_num_threads(threads)
-                results.append(torch.ops.fusednorm.layer_norm_forward(x, (300,), w))
-            meta = torch.ops.fusednorm.layer_norm_forward(x.to("meta"), (300,), w.to("meta"))
-            assert meta[0].device.type == "meta"
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
     finally:
         torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other))
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
