@@ -89,7 +89,7 @@ def test_no_thread_local_data_of_ours():
 
 
 def test_two_devices_worth_of_plans_at_once():
-    """Plans for machines of one and of eight threads, in flight together: the bits of each alone."""
+    """Plans for machines of one and of eight threads, in flight together: bits as if alone."""
     operators = torch.ops.fusednorm
     problems = [
         (torch.randn(rows, cols), torch.randn(cols)) for rows, cols in [(2000, 300), (3, 90000)]
