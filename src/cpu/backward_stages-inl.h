@@ -274,15 +274,17 @@ struct BackwardStages {
       write(a1, b1, i + step);
     };
     const size_t count = end - begin, summed = first.n - own_tail.count;
-    const size_t shared = in_turns ? HWY_MIN(count, summed) / turn * turn : 0;
-    size_t i = 0;
-    for (; i < shared; i += turn) {
-      // Not the other way round: where rows are multiples of 4 KiB, what is summed and what is
-      // written differ in no bit by which the core tells a read from a store that waits.
-      sum_two(i);
-      write_two(i);
+    size_t i = 0, j = 0;
+    if constexpr (in_turns) {
+      // Sums go first, by more than `begin`. Where rows are multiples of 4 KiB, what is summed and
+      // what is written do not differ in the bits by which the core tells a read from a store that
+      // waits: it must not read what looks like something that was just written.
+      for (; i < 2 * turn && i + turn <= summed; i += turn) sum_two(i);
+      for (; i + turn <= summed && j + turn <= count; i += turn, j += turn) {
+        sum_two(i);
+        write_two(j);
+      }
     }
-    size_t j = i;
     for (; i + turn <= summed; i += turn) sum_two(i);
     if (i < summed) add_pack<columns>(first, i, own_mean, own_rstd, g0, g1, w0, w1);
     for (; j + turn <= count; j += turn) write_two(j);
