@@ -197,7 +197,7 @@ struct ForwardStages {
 
   /// A segment is summed as it is, and once more around its mean where that is `far` from zero for
   /// its spread: then squares around zero are larger than those around the mean, five times at
-  /// twice the spread and a quarter more at half, and so are their roundings. Also where squares
+  /// twice the spread and twice at the spread, and so are their roundings. Also where squares
   /// overflowed.
   static constexpr W furthest = sizeof(TX) == 2 ? W(4) : W(1);
   static HWY_INLINE bool is_far(const SegmentMoments& m, W share) {
