@@ -11,12 +11,14 @@ namespace fusednorm::testing {
 namespace {
 
 const char* const kProblems[] = {
-    "forward:f32:300x5",           "forward:f32:33x1000",        "forward:bf16/f32:17x4097",
-    "forward:f16:9x20000",         "forward:f64:5x20001",        "forward:f32:3x300000:data=ramp",
-    "backward:f32:1000x5",         "backward:f32:257x1000",      "backward:bf16/f32:65x4097",
-    "backward:f16:9x20000",        "backward:f64:5x20001",       "backward:f32:3x300000",
-    "backward:f32:20000x17",       "backward_from_y:f32:130x99", "backward_from_y:bf16/f32:9x20000",
-    "backward_from_y:f32:3x300000"};
+    "forward:f32:300x5", "forward:f32:33x1000", "forward:bf16/f32:17x4097", "forward:f16:9x20000",
+    "forward:f64:5x20001", "forward:f32:3x300000:data=ramp", "backward:f32:1000x5",
+    "backward:f32:257x1000", "backward:bf16/f32:65x4097", "backward:f16:9x20000",
+    "backward:f64:5x20001", "backward:f32:3x300000", "backward:f32:20000x17",
+    "backward_from_y:f32:130x99", "backward_from_y:bf16/f32:9x20000",
+    "backward_from_y:f32:3x300000",
+    // A last segment of one column, on a single thread after whole lines of the row.
+    "forward:f32:2x262145", "backward:bf16:2x262145", "forward:f64:3x63489"};
 
 /// The problems that the scale of this run admits.
 std::vector<Problem> problems() {

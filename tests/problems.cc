@@ -58,6 +58,8 @@ std::vector<TableRow> make_table() {
       {"backward_from_y:f32:1x1000003", "the same from y, and a prime width"},
       {"{forward,backward}:{f32,bf16/f32}:8x1000000", "few long rows"},
       {"forward:{f64,f16}:2x1000001:data=ramp", "long rows whose parts have unlike means"},
+      {"{forward,backward}:f64:3x{63489,63494}",
+       "a row's last segment ends before the first whole line that it could begin"},
       // Empty.
       {all + "0x{1,7,768}", "zero rows: dgamma and dbeta are zeros (pytorch#80893)"},
       {"forward:" + kDTypes + ":{0,1,7}x0:out=none", "zero columns: nothing to write"},

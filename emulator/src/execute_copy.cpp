@@ -60,7 +60,7 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
       partial |= 1u << lane;
     }
   });
-  const bool cached = i.width < 16;  // copies of 16 bytes pass the first level by
+  const bool cached = i.width < 16;  // 16 bytes are taken to pass the first level by, as .cg does
   // The addresses are checked and counted now; the copying is left for the wait.
   if (reading) {
     count_global(w, reading, global, i.width, AccessKind::Load, cached);

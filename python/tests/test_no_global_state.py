@@ -112,7 +112,7 @@ def test_two_devices_worth_of_plans_at_once():
         problem, expected = problems[index % 2], alone[index % 2]
         start.wait()
         for turn in range(10):
-            torch.set_num_threads((1, 8)[(index // 2 + turn) % 2])  # of whoever plans next
+            torch.set_num_threads((1, 8)[(index // 2 + turn) % 2])
             results = results_of(*problem)
             assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
 

@@ -19,7 +19,6 @@ template <typename TX, typename TY, bool from_y>
 struct Backward : BackwardStages<TX, TY, from_y> {
   using Stages = BackwardStages<TX, TY, from_y>;
   using typename Stages::C;
-  using typename Stages::Columns;
   using typename Stages::ColumnSum;
   using typename Stages::D;
   using typename Stages::Factors;
@@ -44,11 +43,6 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     return {static_cast<const TY*>(a.dy) + row * a.dy_stride + column,
             static_cast<const TS*>(a.source) + row * a.source_stride + column, gamma.at(column),
             beta.at(column)};
-  }
-
-  /// The sum of dy * gamma * xhat from the sum that the first stage finds.
-  static HWY_INLINE W of_xhat(W weighted, C rstd) {
-    return from_y ? weighted : static_cast<W>(rstd) * weighted;
   }
 
   static constexpr bool can_bypass = P::template streams<TX>;
@@ -92,14 +86,15 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     for (int64_t row = begin - 1; row < end; ++row) {
       const bool more = row + 1 < end, writes = row >= begin;
       const Statistics own = statistics(a, more ? row + 1 : row);
-      if (cache == Cache::bypass) Lines<TX>::prefetch_edges(dx + 2 * dx_stride);
+      if (cache == Cache::bypass)
+        Lines<TX>::prefetch_edges(dx + (writes ? 2 : 1) * dx_stride, P::step());
       V g = hn::Zero(d), weighted = g;
       Stages::template take<columns, cache>(
           {next, more ? n : 0, own, dgamma, dbeta},
           {now, dx, writes ? n : 0, factors, ahead_of(next.dy), ahead_of(next.source)}, g,
           weighted);
       factors = Stages::factors(own, share, static_cast<W>(hn::GetLane(hn::SumOfLanes(d, g))),
-                                of_xhat(hn::GetLane(hn::SumOfLanes(d, weighted)), own.rstd));
+                                static_cast<W>(hn::GetLane(hn::SumOfLanes(d, weighted))));
       now = next;
       next.dy += dy_stride;
       next.source += source_stride;
@@ -150,7 +145,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       if (writes) {
         TX* dx = static_cast<TX*>(a.dx) + output.row * a.dx_stride;
         const Span span(output, bypass ? Lines<TX>::before(dx) : 0);
-        if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + a.dx_stride);
+        if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + a.dx_stride, P::step());
         second.p = pieces(a, output.row, span.begin);
         second.dx = dx + span.begin;
         second.n = static_cast<size_t>(span.end - span.begin);
@@ -160,8 +155,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
             reduce.first, partial);
       if (!sums_now) continue;
       if (reduce.last) {
-        const W g = Stages::total(partial.g),
-                g_xhat = of_xhat(Stages::total(partial.weighted), own.rstd);
+        const W g = Stages::total(partial.g), g_xhat = Stages::total(partial.weighted);
         g_sum = reduce.first_segment() ? g : g_sum + g;
         g_xhat_sum = reduce.first_segment() ? g_xhat : g_xhat_sum + g_xhat;
         if (reduce.last_segment()) next = Stages::factors(own, share, g_sum, g_xhat_sum);
@@ -231,7 +225,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       const Sums& own = partial[row - row_begin];
       out[(row - row_begin) * a.segments.count + segment] = {
           static_cast<long double>(Stages::total(own.g)),
-          static_cast<long double>(of_xhat(Stages::total(own.weighted), statistics(a, row).rstd))};
+          static_cast<long double>(Stages::total(own.weighted))};
     }
   }
 

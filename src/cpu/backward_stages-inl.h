@@ -43,7 +43,7 @@ struct BackwardStages {
     }
   };
 
-  /// The sums of dy * gamma, and of that times x - mean, or dy * (y - beta), in which gamma
+  /// The sums of dy * gamma, and of that times xhat: from y that is dy * (y - beta), in which gamma
   /// cancels.
   struct Sums {
     HWY_ALIGN C g[max_lanes];
@@ -57,7 +57,7 @@ struct BackwardStages {
   };
 
   /// Whether x can do without centring in the second stage, the mean's part being in the row's
-  /// constant: as in forward, where the mean is at most twice the spread.
+  /// constant: where the mean is at most twice 1 / rstd.
   static constexpr bool may_stay = sizeof(TX) == 2 && !from_y;
 
   /// The row as the second stage sees it. From x: dx = rstd * dy * gamma + constant +
@@ -75,13 +75,14 @@ struct BackwardStages {
   template <bool columns>
   static HWY_INLINE void add(V dy, V source, V gamma, V second, V rstd, V& g_sum, V& weighted_sum,
                              V& dgamma, V& dbeta) {
-    const V weighted = hn::Mul(dy, hn::Sub(source, second));
+    V x = hn::Sub(source, second);
+    if constexpr (!from_y) x = hn::Mul(x, rstd);
+    const V weighted = hn::Mul(dy, x);
     g_sum = hn::MulAdd(dy, gamma, g_sum);
     weighted_sum =
         from_y ? hn::Add(weighted_sum, weighted) : hn::MulAdd(weighted, gamma, weighted_sum);
     if constexpr (columns) {
-      // From y, whoever stores dgamma divides by gamma.
-      dgamma = from_y ? hn::Add(dgamma, weighted) : hn::MulAdd(weighted, rstd, dgamma);
+      dgamma = hn::Add(dgamma, weighted);  // from y, whoever stores it divides by gamma
       dbeta = hn::Add(dbeta, dy);
     }
   }
@@ -102,7 +103,7 @@ struct BackwardStages {
     return pairs && value != value ? std::numeric_limits<C>::quiet_NaN() : value;
   }
 
-  /// From the sums over the whole row; the second already times rstd where xhat comes from x.
+  /// From the sums over the whole row.
   static HWY_INLINE Factors factors(Statistics row, W share, W g_sum, W g_xhat_sum) {
     const W scale = -static_cast<W>(row.rstd) * share;
     const W slope = scale * g_xhat_sum * (from_y ? W(1) : static_cast<W>(row.rstd));
@@ -195,14 +196,16 @@ struct BackwardStages {
     tail.only_new(gamma_a, gamma_b);
     tail.only_new(source_a, source_b);
     tail.only_new(second_a, second_b);
+    V rstd_a = rstd, rstd_b = rstd;
+    tail.only_new(rstd_a, rstd_b);
     if constexpr (columns) {
       P::read_columns(tail.sums(f.dgamma), 0, dgamma_a, dgamma_b);
       P::read_columns(tail.sums(f.dbeta), 0, dbeta_a, dbeta_b);
     }
     const V old_a = dgamma_a, old_b = dgamma_b;
-    add<columns>(dy_a, source_a, gamma_a, second_a, rstd, ga, wa, dgamma_a, dbeta_a);
+    add<columns>(dy_a, source_a, gamma_a, second_a, rstd_a, ga, wa, dgamma_a, dbeta_a);
     if constexpr (pairs)
-      add<columns>(dy_b, source_b, gamma_b, second_b, rstd, gb, wb, dgamma_b, dbeta_b);
+      add<columns>(dy_b, source_b, gamma_b, second_b, rstd_b, gb, wb, dgamma_b, dbeta_b);
     if constexpr (columns) {
       P::only(dgamma_a, dgamma_b, old_a, old_b, tail.first(), tail.last());
       P::write_columns(dgamma_a, dgamma_b, tail.sums(f.dgamma), 0);
@@ -211,8 +214,8 @@ struct BackwardStages {
   }
 
   /// Whether stages take turns, two packs each: so reads, column sums and streaming stores are
-  /// spread evenly, and none waits for a burst of others. 16-bit elements leave no registers for
-  /// both.
+  /// spread evenly, and none waits for a burst of others. bf16 has no registers for both, and f16
+  /// gains nothing.
   static constexpr bool in_turns = sizeof(TX) > 2;
 
   /// The first stage of one chunk and the second of another. Neither depends on what goes with it:
@@ -276,10 +279,10 @@ struct BackwardStages {
     const size_t count = end - begin, summed = first.n - own_tail.count;
     size_t i = 0, j = 0;
     if constexpr (in_turns) {
-      // Sums go first, by more than `begin`. Where rows are multiples of 4 KiB, what is summed and
-      // what is written do not differ in the bits by which the core tells a read from a store that
-      // waits: it must not read what looks like something that was just written.
-      for (; i < 2 * turn && i + turn <= summed; i += turn) sum_two(i);
+      // Sums go first, by two turns from where writing begins. Where rows are multiples of 4 KiB,
+      // what is summed and what is written do not differ in the bits by which the core tells a read
+      // from a store that waits: it must not read what looks like something that was just written.
+      for (; i < begin + 2 * turn && i + turn <= summed; i += turn) sum_two(i);
       for (; i + turn <= summed && j + turn <= count; i += turn, j += turn) {
         sum_two(i);
         write_two(j);

@@ -41,8 +41,9 @@ constexpr int64_t next_chunk(int64_t left) {
 /// loads are what inner loops have the most of.
 template <class V>
 HWY_INLINE V once(V vector) {
-#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR
-  asm("" : "+x"(vector.raw));
+#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR && \
+    HWY_TARGET != HWY_EMU128
+  asm("" : "+v"(vector.raw));
 #endif
   return vector;
 }
@@ -155,9 +156,10 @@ HWY_INLINE void store(D, hn::Vec<D> value, float* to) {
 }
 #endif
 
-/// Whether a vector of the compute type can leave as T with a streaming store.
+/// Whether a vector of the compute type can leave as T with a streaming store. No longer than a
+/// line, for lines begin anywhere.
 template <class D, typename T>
-inline constexpr bool can_stream = HWY_TARGET != HWY_SCALAR &&
+inline constexpr bool can_stream = HWY_TARGET != HWY_SCALAR&& hn::MaxLanes(D()) * sizeof(T) <= 64 &&
                                    (std::is_same_v<T, hn::TFromD<D>> ||
                                     (std::is_same_v<T, Float16> &&
                                      hn::MaxLanes(D()) * sizeof(T) >= 16));

@@ -105,7 +105,7 @@ struct Forward : ForwardStages<TX, TY> {
                   batches[now ^ 1]);
       const TX* ahead = ahead_of(x + 2 * most * x_stride);
       for (int64_t r = 0; r < count; ++r, x += x_stride, y += y_stride, ahead += x_stride) {
-        if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride);
+        if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride, P::step());
         write<cache>(x, gamma.columns, beta.columns, y, n, batch.factors[r], ahead);
       }
     }
@@ -130,7 +130,7 @@ struct Forward : ForwardStages<TX, TY> {
         Stages::sums_of_row(x + x_stride, n, &next_rest, &next_squares);
       const Factors factors =
           finish(a, row, Stages::settled(x, a.cols, rest, squares, share), share, true);
-      if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride);
+      if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride, P::step());
       write<cache>(x, gamma.columns, beta.columns, y, n, factors, ahead_of(x + 2 * x_stride));
       rest = next_rest;
       squares = next_squares;
@@ -173,7 +173,8 @@ struct Forward : ForwardStages<TX, TY> {
       const TX* x = static_cast<const TX*>(a.x) + output.row * a.x_stride;
       TY* y = static_cast<TY*>(a.y) + output.row * a.y_stride;
       const Span span(output, cache == Cache::bypass ? Lines<TY>::before(y) : 0);
-      if (cache == Cache::bypass && span.begin == 0) Lines<TY>::prefetch_edges(y + a.y_stride);
+      if (cache == Cache::bypass && span.begin == 0)
+        Lines<TY>::prefetch_edges(y + a.y_stride, P::step());
       write<cache>(x + span.begin, gamma.at(span.begin), beta.at(span.begin), y + span.begin,
                    static_cast<size_t>(span.end - span.begin), factors, ahead_of(x_at(deviation)));
       output.advance();
@@ -182,12 +183,12 @@ struct Forward : ForwardStages<TX, TY> {
 
   template <Cache cache>
   static HWY_INLINE void rows_of_any_length(const ForwardArguments& a, int64_t begin, int64_t end) {
-    if (HWY_TARGET == HWY_SCALAR || a.cols > longest_chunk)
-      long_rows<cache>(a, begin, end);
-    else if (Stages::can_finish_together && a.cols <= policy::narrow_bytes / int64_t{sizeof(TX)})
-      narrow_rows<cache>(a, begin, end);
-    else
-      short_rows<cache>(a, begin, end);
+    if (HWY_TARGET == HWY_SCALAR || a.cols > longest_chunk) return long_rows<cache>(a, begin, end);
+    if constexpr (Stages::can_finish_together) {
+      if (a.cols <= policy::narrow_bytes / int64_t{sizeof(TX)})
+        return narrow_rows<cache>(a, begin, end);
+    }
+    short_rows<cache>(a, begin, end);
   }
   static void rows(const ForwardArguments& a, int64_t begin, int64_t end) {
     if (!can_bypass || !a.streaming) return rows_of_any_length<Cache::keep>(a, begin, end);

@@ -248,45 +248,38 @@ struct ForwardStages {
   /// The factors of rows_at_once rows of one segment from their sums around zero, by the operations
   /// that settled() and those after it make of one row, in vectors of rows. False, and nothing
   /// done, where one is far.
-  static HWY_INLINE bool finish_together([[maybe_unused]] const C* rest,
-                                         [[maybe_unused]] const C* squares,
-                                         [[maybe_unused]] W share, [[maybe_unused]] double eps,
-                                         [[maybe_unused]] Factors* out) {
-    if constexpr (!can_finish_together) {
-      return false;
-    } else {
-      constexpr size_t count = policy::rows_at_once;
-      const hn::CappedTag<double, count> d;
-      const hn::Rebind<float, decltype(d)> narrow;
-      HWY_ALIGN float means[count], rstds[count], centres[count], shifts[count];
-      for (size_t i = 0; i < count; i += hn::Lanes(d)) {
-        const auto zero = hn::Zero(d);
-        const auto shares = hn::Set(d, share);
-        const auto sum = hn::PromoteTo(d, hn::Load(narrow, rest + i));
-        const auto offset = hn::Mul(sum, shares);
-        const auto mean = hn::Add(zero, offset);
-        const auto around =
-            hn::Sub(hn::PromoteTo(d, hn::Load(narrow, squares + i)), hn::Mul(sum, offset));
-        const auto mean_squared = hn::Mul(mean, mean);
-        const auto near =
-            hn::And(hn::Le(mean_squared, hn::Mul(hn::Set(d, furthest * share), around)),
-                    hn::Eq(hn::Sub(around, around), zero));
-        if (HWY_UNLIKELY(!hn::AllTrue(d, near))) return false;
-        const auto variance = hn::IfThenElse(hn::Lt(around, zero), zero, hn::Mul(around, shares));
-        const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(variance, hn::Set(d, eps))));
-        auto centre = hn::DemoteTo(narrow, mean);
-        hn::Store(centre, narrow, means + i);
-        // Near enough not to be centred where furthest is 4.
-        if constexpr (sizeof(TX) == 2) centre = hn::Zero(narrow);
-        const auto shift = hn::Mul(hn::Sub(hn::PromoteTo(d, centre), mean), rstd);
-        hn::Store(centre, narrow, centres + i);
-        hn::Store(hn::DemoteTo(narrow, shift), narrow, shifts + i);
-        hn::Store(hn::DemoteTo(narrow, rstd), narrow, rstds + i);
-      }
-      for (size_t i = 0; i < count; ++i)
-        out[i] = {centres[i], shifts[i], rstds[i], sizeof(TX) != 2, means[i]};
-      return true;
+  static HWY_INLINE bool finish_together(const C* rest, const C* squares, W share, double eps,
+                                         Factors* out) {
+    constexpr size_t count = policy::rows_at_once;
+    const hn::CappedTag<double, count> d;
+    const hn::Rebind<float, decltype(d)> narrow;
+    HWY_ALIGN float means[count], rstds[count], centres[count], shifts[count];
+    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+      const auto zero = hn::Zero(d);
+      const auto shares = hn::Set(d, share);
+      const auto sum = hn::PromoteTo(d, hn::Load(narrow, rest + i));
+      const auto offset = hn::Mul(sum, shares);
+      const auto mean = hn::Add(zero, offset);
+      const auto around =
+          hn::Sub(hn::PromoteTo(d, hn::Load(narrow, squares + i)), hn::Mul(sum, offset));
+      const auto mean_squared = hn::Mul(mean, mean);
+      const auto near = hn::And(hn::Le(mean_squared, hn::Mul(hn::Set(d, furthest * share), around)),
+                                hn::Eq(hn::Sub(around, around), zero));
+      if (HWY_UNLIKELY(!hn::AllTrue(d, near))) return false;
+      const auto variance = hn::IfThenElse(hn::Lt(around, zero), zero, hn::Mul(around, shares));
+      const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(variance, hn::Set(d, eps))));
+      auto centre = hn::DemoteTo(narrow, mean);
+      hn::Store(centre, narrow, means + i);
+      // Near enough not to be centred where furthest is 4.
+      if constexpr (sizeof(TX) == 2) centre = hn::Zero(narrow);
+      const auto shift = hn::Mul(hn::Sub(hn::PromoteTo(d, centre), mean), rstd);
+      hn::Store(centre, narrow, centres + i);
+      hn::Store(hn::DemoteTo(narrow, shift), narrow, shifts + i);
+      hn::Store(hn::DemoteTo(narrow, rstd), narrow, rstds + i);
     }
+    for (size_t i = 0; i < count; ++i)
+      out[i] = {centres[i], shifts[i], rstds[i], sizeof(TX) != 2, means[i]};
+    return true;
   }
 
   template <bool centred>

@@ -107,7 +107,7 @@ struct Pack<D, true> {
   using Halves = hn::Repartition<uint16_t, D>;
   static constexpr size_t parts = 2;
   template <typename T>
-  static constexpr bool streams = true;
+  static constexpr bool streams = 2 * hn::MaxLanes(D()) * sizeof(T) <= 64;
   static HWY_INLINE size_t step() { return 2 * hn::Lanes(D()); }
 
   static HWY_INLINE hn::Vec<Bits> raw(const BFloat16* from) {
@@ -329,12 +329,13 @@ struct Lines {
   static HWY_INLINE bool fit(const T* rows, int64_t stride, int64_t n) {
     return n >= segment_granule || (fit(rows, n) && stride % int64_t{line} == 0);
   }
-  /// The lines that two rows share, and beside them one that goes with them into ordinary stores.
-  static HWY_INLINE void prefetch_edges(const T* row) {
-    const int64_t elements = before(row);
+  /// The line that `row` shares with the row before, and what goes with it into ordinary stores.
+  static HWY_INLINE void prefetch_edges(const T* row, size_t step) {
+    const auto elements = static_cast<size_t>(before(row));
     if (elements == 0) return;
     hwy::Prefetch(row);
-    hwy::Prefetch(2 * elements < static_cast<int64_t>(line) ? row + line : row - line);
+    if (elements < step) hwy::Prefetch(row + line);
+    if (line - elements < step) hwy::Prefetch(row - line);
   }
 };
 

@@ -1,6 +1,8 @@
 // The order in which a stage takes up its rows: chunk by chunk, segment by segment, row by row.
 #pragma once
 
+#include <algorithm>
+
 #include "cpu/policy.h"
 #include "cpu/segments.h"
 
@@ -52,9 +54,13 @@ struct Span {
   std::int64_t begin;
   std::int64_t end;
 
+  /// The row's last segment may be shorter than the shift: then nothing is left of it, nor of the
+  /// end of the chunk before.
   Span(const Position& at, std::int64_t shift)
-      : begin(at.column == 0 ? 0 : at.column + shift),
-        end(at.last && at.last_segment() ? at.segments.cols : at.column + at.length + shift) {}
+      : begin(at.column == 0 ? 0 : std::min(at.column + shift, at.segments.cols)),
+        end(at.last && at.last_segment()
+                ? at.segments.cols
+                : std::min(at.column + at.length + shift, at.segments.cols)) {}
 };
 
 /// The chunks of a row.

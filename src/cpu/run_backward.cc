@@ -207,11 +207,13 @@ void run_shared_rows(const Run& run, ParallelFor parallel_for) {
   };
   parallel_for(tasks, [&](std::int64_t task) {
     for (std::int64_t s = first(task); s < first(task + 1); ++s) read(0, s, now);
+    hwy::FlushStream();
   });
   bool forwards = false;
   for (std::int64_t begin = 0; begin < rows; begin += group, forwards = !forwards) {
     const std::int64_t end = after(begin);
-    for (std::int64_t row = 0; row < end - begin; ++row) {
+    if (!run.arguments.dx && end == rows) return;
+    for (std::int64_t row = 0; run.arguments.dx && row < end - begin; ++row) {
       now[row * segments] = run.kernels.merge(now + row * segments, segments);
     }
     parallel_for(tasks, [&](std::int64_t index) {
