@@ -24,10 +24,12 @@ namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Elements of a chunk. Fewer where vectors are of one element, for a sum's error grows with the
-/// additions that each lane makes.
-inline constexpr int64_t whole_chunk =
-    HWY_TARGET == HWY_SCALAR ? segment_granule : policy::chunk_cols;
+/// Elements of a chunk. Fewer where vectors are short, for a sum's error grows with the additions
+/// that each lane makes.
+inline constexpr int64_t whole_chunk = HWY_TARGET == HWY_SCALAR ? segment_granule
+                                       : hn::MaxLanes(hn::ScalableTag<float>()) <= 4
+                                           ? policy::chunk_cols / 2
+                                           : policy::chunk_cols;
 
 /// The last chunk of a segment takes up to a granule more, so that none is shorter than a vector.
 inline constexpr int64_t longest_chunk = whole_chunk + segment_granule;
