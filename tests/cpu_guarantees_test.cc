@@ -17,6 +17,8 @@ const char* const kProblems[] = {
     "backward:f64:5x20001", "backward:f32:3x300000", "backward:f32:20000x17",
     "backward_from_y:f32:130x99", "backward_from_y:bf16/f32:9x20000",
     "backward_from_y:f32:3x300000",
+    // Short rows whose statistics are found together, with rows among them that need more.
+    "forward:f32:301x9", "forward:bf16/f32/f32:301x3", "forward:f16/f32/f32:301x4",
     // A last segment of one column, on a single thread after whole lines of the row.
     "forward:f32:2x262145", "backward:bf16:2x262145", "forward:f64:3x63489"};
 
