@@ -81,6 +81,8 @@ std::vector<TableRow> make_table() {
       {few + "4x{96,769,5000}:data=ramp", "segments with unlike means: Chan's merge matters"},
       {few + "12x{96,769,5000}:data=offset",
        "kernels that centre rows only where the mean needs it: on both sides of where they begin"},
+      {"backward:{bf16,f16,bf16/f32,f16/f32}:24x{256,784,1024}:data=offset",
+       "whole packs: rows that are centred among rows that are not, and their column sums"},
       {"{forward,backward}:{f32,bf16}:3x{5,96,769,5000}:data=beyond",
        "squares of x overflow, the variance does not"},
       {few + "4x{96,769,5000}:data=outlier", "one element holds nearly all of the variance"},

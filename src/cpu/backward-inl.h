@@ -52,6 +52,25 @@ struct Backward : BackwardStages<TX, TY, from_y> {
            Lines<TX>::fit(static_cast<const TX*>(a.dx), a.dx_stride, a.cols);
   }
 
+  static bool is_one_chunk(const BackwardArguments& a) {
+    return HWY_TARGET != HWY_SCALAR && a.cols <= longest_chunk;
+  }
+
+  /// Where the column sums grow: in the second stage if its packs are those of the columns, in
+  /// every row. In turns the first has time for them.
+  static ColumnStage column_stage(const BackwardArguments& a, ColumnSums sums) {
+    if (!sums.dgamma) return ColumnStage::none;
+    const auto whole = [&](size_t elements) {
+      return a.cols % static_cast<int64_t>(elements) == 0;
+    };
+    const auto* dx = static_cast<const TX*>(a.dx);
+    constexpr size_t line = Lines<TX>::line;
+    const bool even = bypasses(a) ? whole(line) && Lines<TX>::before(dx) == 0 &&
+                                        a.dx_stride % static_cast<int64_t>(line) == 0
+                                  : whole(P::step());
+    return dx && even && !Stages::in_turns ? ColumnStage::second : ColumnStage::first;
+  }
+
   /// The column sums of `count` columns.
   struct SumsOfColumns {
     ColumnSum dgamma;
@@ -70,7 +89,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
 
   /// Rows of one chunk, with dx: the first stage of the next row while this one is written. All in
   /// registers: a store, be it to the stack, waits in line with the streaming ones.
-  template <bool columns, Cache cache>
+  template <ColumnStage columns, Cache cache>
   static HWY_NOINLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
                                       ColumnSums sums) {
     const D d;
@@ -86,15 +105,19 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     for (int64_t row = begin - 1; row < end; ++row) {
       const bool more = row + 1 < end, writes = row >= begin;
       const Statistics own = statistics(a, more ? row + 1 : row);
-      if (cache == Cache::bypass)
+      if (cache == Cache::bypass && columns != ColumnStage::second)
         Lines<TX>::prefetch_edges(dx + (writes ? 2 : 1) * dx_stride, P::step());
+      // 16-bit rows ask from where they write: an address that needs no register of its own.
+      const Pieces& from = Stages::in_turns ? next : now;
       V g = hn::Zero(d), weighted = g;
-      Stages::template take<columns, cache>(
+      Stages::template take<columns, cache, true>(
           {next, more ? n : 0, own, dgamma, dbeta},
-          {now, dx, writes ? n : 0, factors, ahead_of(next.dy), ahead_of(next.source)}, g,
-          weighted);
+          {now, dx, writes ? n : 0, factors, ahead_of(from.dy), ahead_of(from.source), dgamma,
+           dbeta},
+          g, weighted);
       factors = Stages::factors(own, share, static_cast<W>(hn::GetLane(hn::SumOfLanes(d, g))),
-                                static_cast<W>(hn::GetLane(hn::SumOfLanes(d, weighted))));
+                                static_cast<W>(hn::GetLane(hn::SumOfLanes(d, weighted))),
+                                Stages::is_centred(own));
       now = next;
       next.dy += dy_stride;
       next.source += source_stride;
@@ -105,22 +128,25 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   // Chunks of longer rows are worth a call through a pointer: one long_rows(), sums() and segment()
   // serve every kind of problem.
   using Taker = void (*)(First, Second, bool, Sums&);
-  template <bool columns, Cache cache>
+  template <ColumnStage columns, Cache cache, bool one_chunk = false>
   static void take_one(First first, Second second, bool starts, Sums& sums) {
     V g = hn::Zero(D()), weighted = g;
     // The last segment of a row may be as short as it likes.
     if (cache == Cache::bypass && !Lines<TX>::fit(second.dx, static_cast<int64_t>(second.n))) {
-      Stages::write_again(second);
+      Stages::write_into_cache(second);
       second.n = 0;
     }
-    Stages::template take<columns, cache>(first, second, g, weighted);
+    Stages::template take<columns, cache, one_chunk>(first, second, g, weighted);
     if (first.n == 0) return;
     Stages::join(g, starts, sums.g);
     Stages::join(weighted, starts, sums.weighted);
   }
   static Taker taker_of(const BackwardArguments& a, ColumnSums sums) {
-    if (bypasses(a)) return sums.dgamma ? &take_one<true, past> : &take_one<false, past>;
-    return sums.dgamma ? &take_one<true, Cache::keep> : &take_one<false, Cache::keep>;
+    constexpr ColumnStage none = ColumnStage::none, first = ColumnStage::first;
+    // Without dx, but with the bits that column sums have with it.
+    if (!a.dx && is_one_chunk(a)) return &take_one<first, Cache::keep, true>;
+    if (bypasses(a)) return sums.dgamma ? &take_one<first, past> : &take_one<none, past>;
+    return sums.dgamma ? &take_one<first, Cache::keep> : &take_one<none, Cache::keep>;
   }
 
   /// Rows of any length, a chunk of each stage at a time; the second stage is as far behind as a
@@ -141,7 +167,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       const int64_t row = sums_now ? reduce.row : output.row;
       const Statistics own = statistics(a, row);
       const Pieces from = pieces(a, row, reduce.column);
-      Second second{from, nullptr, 0, factors, ahead_of(from.dy), ahead_of(from.source)};
+      Second second{from, nullptr, 0, factors, ahead_of(from.dy), ahead_of(from.source), {}, {}};
       if (writes) {
         TX* dx = static_cast<TX*>(a.dx) + output.row * a.dx_stride;
         const Span span(output, bypass ? Lines<TX>::before(dx) : 0);
@@ -155,25 +181,33 @@ struct Backward : BackwardStages<TX, TY, from_y> {
             reduce.first, partial);
       if (!sums_now) continue;
       if (reduce.last) {
-        const W g = Stages::total(partial.g), g_xhat = Stages::total(partial.weighted);
+        const W g = Stages::total(partial.g), weighted = Stages::total(partial.weighted);
         g_sum = reduce.first_segment() ? g : g_sum + g;
-        g_xhat_sum = reduce.first_segment() ? g_xhat : g_xhat_sum + g_xhat;
+        g_xhat_sum = reduce.first_segment() ? weighted : g_xhat_sum + weighted;
         if (reduce.last_segment()) next = Stages::factors(own, share, g_sum, g_xhat_sum);
       }
       reduce.advance();
     }
   }
 
+  template <Cache cache>
+  static void some_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
+    const ColumnStage columns = column_stage(a, sums);
+    if constexpr (!Stages::in_turns)
+      if (columns == ColumnStage::second)
+        return short_rows<ColumnStage::second, cache>(a, begin, end, sums);
+    columns == ColumnStage::none ? short_rows<ColumnStage::none, cache>(a, begin, end, sums)
+                                 : short_rows<ColumnStage::first, cache>(a, begin, end, sums);
+  }
+
   static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
     const bool bypass = bypasses(a);
-    if (HWY_TARGET == HWY_SCALAR || !a.dx || a.cols > longest_chunk)
+    if (!a.dx || !is_one_chunk(a))
       long_rows(a, begin, end, sums);
     else if (bypass)
-      sums.dgamma ? short_rows<true, past>(a, begin, end, sums)
-                  : short_rows<false, past>(a, begin, end, sums);
+      some_rows<past>(a, begin, end, sums);
     else
-      sums.dgamma ? short_rows<true, Cache::keep>(a, begin, end, sums)
-                  : short_rows<false, Cache::keep>(a, begin, end, sums);
+      some_rows<Cache::keep>(a, begin, end, sums);
     if (bypass) hwy::FlushStream();
   }
 
@@ -217,7 +251,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       for (int64_t row = row_begin; row < row_end; ++row) {
         const Pieces p = parameters.at(a, row, column);
         taker(columns.first(p, n, statistics(a, row), column - first),
-              {p, nullptr, 0, {}, p.dy, p.source}, column == first, partial[row - row_begin]);
+              {p, nullptr, 0, {}, p.dy, p.source, {}, {}}, column == first,
+              partial[row - row_begin]);
       }
       column += n;
     }
@@ -230,12 +265,13 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
 
   static GradientSums merge(const GradientSums* parts, int64_t count) {
-    W g = 0, g_xhat = 0;
+    W g = 0, weighted = 0;
     for (int64_t s = 0; s < count; ++s) {
       g = s == 0 ? static_cast<W>(parts[s].g) : g + static_cast<W>(parts[s].g);
-      g_xhat = s == 0 ? static_cast<W>(parts[s].g_xhat) : g_xhat + static_cast<W>(parts[s].g_xhat);
+      weighted =
+          s == 0 ? static_cast<W>(parts[s].g_xhat) : weighted + static_cast<W>(parts[s].g_xhat);
     }
-    return {static_cast<long double>(g), static_cast<long double>(g_xhat)};
+    return {static_cast<long double>(g), static_cast<long double>(weighted)};
   }
 
   static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,
@@ -256,12 +292,16 @@ struct Backward : BackwardStages<TX, TY, from_y> {
       parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
         const Pieces p = parameters.at(a, row, column);
-        taker(
-            {p, 0, {}, {}, {}},
-            {p, static_cast<TX*>(a.dx) + row * a.dx_stride + column, static_cast<size_t>(n),
-             of_row[row - row_begin], ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
-             ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source)},
-            false, nothing);
+        taker({p, 0, {}, {}, {}},
+              {p,
+               static_cast<TX*>(a.dx) + row * a.dx_stride + column,
+               static_cast<size_t>(n),
+               of_row[row - row_begin],
+               ahead_rows ? p.dy + ahead_rows * a.dy_stride : ahead_of(p.dy),
+               ahead_rows ? p.source + ahead_rows * a.source_stride : ahead_of(p.source),
+               {},
+               {}},
+              false, nothing);
       }
       column += n;
     }

@@ -1,5 +1,5 @@
-// The two stages of a row's LayerNorm backward on one instruction set: its two sums and its part of
-// the column sums, then dx. Included once per instruction set.
+// The two stages of a row's LayerNorm backward on one instruction set: its two sums, then dx, and
+// in either its part of the column sums. Included once per instruction set.
 #if defined(FUSEDNORM_CPU_BACKWARD_STAGES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FUSEDNORM_CPU_BACKWARD_STAGES_INL_H_
 #undef FUSEDNORM_CPU_BACKWARD_STAGES_INL_H_
@@ -14,6 +14,11 @@ HWY_BEFORE_NAMESPACE();
 namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// The stage in which dgamma and dbeta grow. They need nothing that is not known before the row's
+/// sums are: in the first stage they may have an alignment of their own, whatever that of dx; the
+/// second has the fewest instructions, for it knows xhat anyway.
+enum class ColumnStage { none, first, second };
 
 /// Stages take a segment chunk by chunk, as forward's do.
 template <typename TX, typename TY, bool from_y>
@@ -43,8 +48,8 @@ struct BackwardStages {
     }
   };
 
-  /// The sums of dy * gamma, and of that times xhat: from y that is dy * (y - beta), in which gamma
-  /// cancels.
+  /// The sums of g = dy * gamma, and of g times x where that needs no centring, else times xhat:
+  /// from y that is dy * (y - beta), in which gamma cancels.
   struct Sums {
     HWY_ALIGN C g[max_lanes];
     HWY_ALIGN C weighted[max_lanes];
@@ -56,9 +61,15 @@ struct BackwardStages {
     C rstd;
   };
 
-  /// Whether x can do without centring in the second stage, the mean's part being in the row's
-  /// constant: where the mean is at most twice 1 / rstd.
+  /// Whether x can do without centring, the mean's part being in the row's constant (and, in rows
+  /// of one chunk, in its sums): where the mean is at most twice 1 / rstd, and that is no number
+  /// with which dy * gamma * x could overflow or vanish where dy * gamma * xhat does not.
   static constexpr bool may_stay = sizeof(TX) == 2 && !from_y;
+  static HWY_INLINE bool is_centred(Statistics row) {
+    // A NaN is as good as either.
+    return !may_stay || std::abs(row.mean * row.rstd) > C(2) || row.rstd < C(0x1p-20) ||
+           row.rstd > C(0x1p20);
+  }
 
   /// The row as the second stage sees it. From x: dx = rstd * dy * gamma + constant +
   /// slope * (x - mean), or slope * x; from y: … + slope * xhat.
@@ -70,21 +81,37 @@ struct BackwardStages {
     bool centred;
   };
 
-  /// Adds a vector's part to the row's sums and, `columns`, to those of its columns. `second` is
-  /// the mean, or beta.
-  template <bool columns>
+  /// xhat, or from y gamma times that. `second` is the mean, or beta.
+  static HWY_INLINE V weight(V source, V second, V rstd) {
+    const V centred = hn::Sub(source, second);
+    return from_y ? centred : hn::Mul(centred, rstd);
+  }
+
+  /// Adds a vector's part to the sums of its columns.
+  template <bool centred>
+  static HWY_INLINE void add_columns(V dy, V source, V second, V rstd, V& dgamma, V& dbeta) {
+    // Where x may stay, rstd goes with dy: that product the second stage needs, too.
+    if constexpr (centred)
+      dgamma = hn::MulAdd(dy, weight(source, second, rstd), dgamma);
+    else
+      dgamma = hn::MulAdd(hn::Mul(dy, rstd), hn::Sub(source, second), dgamma);
+    // From y, whoever stores dgamma divides it by gamma.
+    dbeta = hn::Add(dbeta, dy);
+  }
+
+  /// Adds a vector's part to the row's sums and, `columns`, to those of its columns.
+  template <bool columns, bool centred>
   static HWY_INLINE void add(V dy, V source, V gamma, V second, V rstd, V& g_sum, V& weighted_sum,
                              V& dgamma, V& dbeta) {
-    V x = hn::Sub(source, second);
-    if constexpr (!from_y) x = hn::Mul(x, rstd);
-    const V weighted = hn::Mul(dy, x);
-    g_sum = hn::MulAdd(dy, gamma, g_sum);
-    weighted_sum =
-        from_y ? hn::Add(weighted_sum, weighted) : hn::MulAdd(weighted, gamma, weighted_sum);
-    if constexpr (columns) {
-      dgamma = hn::Add(dgamma, weighted);  // from y, whoever stores it divides by gamma
-      dbeta = hn::Add(dbeta, dy);
+    if constexpr (from_y) {
+      g_sum = hn::MulAdd(dy, gamma, g_sum);
+      weighted_sum = hn::MulAdd(dy, weight(source, second, rstd), weighted_sum);
+    } else {
+      const V g = hn::Mul(dy, gamma);
+      g_sum = hn::Add(g_sum, g);
+      weighted_sum = hn::MulAdd(g, centred ? weight(source, second, rstd) : source, weighted_sum);
     }
+    if constexpr (columns) add_columns<centred>(dy, source, second, rstd, dgamma, dbeta);
   }
 
   /// Adds a chunk's sums to those of the chunks before it.
@@ -103,13 +130,14 @@ struct BackwardStages {
     return pairs && value != value ? std::numeric_limits<C>::quiet_NaN() : value;
   }
 
-  /// From the sums over the whole row.
-  static HWY_INLINE Factors factors(Statistics row, W share, W g_sum, W g_xhat_sum) {
-    const W scale = -static_cast<W>(row.rstd) * share;
-    const W slope = scale * g_xhat_sum * (from_y ? W(1) : static_cast<W>(row.rstd));
-    // A NaN is as good as either.
-    const bool centred = !may_stay || std::abs(row.mean * row.rstd) > C(2);
-    const W shift = centred ? W(0) : slope * static_cast<W>(row.mean);
+  /// From the sums over the whole row, of g and of g times x, or `of_xhat`.
+  static HWY_INLINE Factors factors(Statistics row, W share, W g_sum, W weighted_sum,
+                                    bool of_xhat = true) {
+    const W mean = static_cast<W>(row.mean), rstd = static_cast<W>(row.rstd), scale = -rstd * share;
+    const bool centred = is_centred(row);
+    const W g_xhat_sum = of_xhat ? weighted_sum : rstd * (weighted_sum - mean * g_sum);
+    const W slope = scale * g_xhat_sum * (from_y ? W(1) : rstd);
+    const W shift = centred ? W(0) : slope * mean;
     return {row.mean, row.rstd, static_cast<C>(scale * g_sum - shift), static_cast<C>(slope),
             centred};
   }
@@ -123,22 +151,7 @@ struct BackwardStages {
     return hn::MulAdd(x, slope, hn::MulAdd(hn::Mul(dy, rstd), gamma, constant));
   }
 
-  /// dx of the pack at column i.
-  template <bool centred>
-  static HWY_INLINE void pack(const Pieces& p, V mean, V rstd, V constant, V slope, size_t i, V& a,
-                              V& b) {
-    V dy_a, dy_b = mean, gamma_a, gamma_b = mean, beta_a = mean, beta_b = mean;
-    P::read(p.dy + i, dy_a, dy_b);
-    P::read(p.source + i, a, b);
-    P::read_columns(p.gamma, i, gamma_a, gamma_b);
-    if constexpr (from_y) P::read_columns(p.beta, i, beta_a, beta_b);
-    a = gradient<centred>(dy_a, a, gamma_a, beta_a, mean, rstd, constant, slope);
-    if constexpr (pairs)
-      b = gradient<centred>(dy_b, b, gamma_b, beta_b, mean, rstd, constant, slope);
-  }
-
-  /// A chunk as the first stage takes it. Column sums need nothing that is not known before the
-  /// row's sums are, so they grow here: at their own alignment, whatever that of dx.
+  /// A chunk as the first stage takes it.
   struct First {
     Pieces p;
     size_t n;  ///< 0: no chunk
@@ -154,9 +167,37 @@ struct BackwardStages {
     Factors row;
     const TY* ahead_dy;  ///< what the first stage needs soon
     const TS* ahead_source;
+    ColumnSum dgamma;
+    ColumnSum dbeta;
   };
 
-  template <bool columns>
+  /// dx of the pack at column i; adds to its column sums. The gradient first, which needs x as it
+  /// is and leaves it alone; centring may then overwrite it.
+  template <bool columns, bool centred>
+  static HWY_INLINE void pack(const Pieces& p, ColumnSum dgamma, ColumnSum dbeta, V mean, V rstd,
+                              V constant, V slope, size_t i, V& a, V& b) {
+    V dy_a, dy_b = mean, source_a, source_b = mean, gamma_a, gamma_b = mean, beta_a = mean,
+            beta_b = mean;
+    P::read(p.dy + i, dy_a, dy_b);
+    P::read(p.source + i, source_a, source_b);
+    P::read_columns(p.gamma, i, gamma_a, gamma_b);
+    if constexpr (from_y) P::read_columns(p.beta, i, beta_a, beta_b);
+    a = gradient<centred>(dy_a, source_a, gamma_a, beta_a, mean, rstd, constant, slope);
+    if constexpr (pairs)
+      b = gradient<centred>(dy_b, source_b, gamma_b, beta_b, mean, rstd, constant, slope);
+    if constexpr (columns) {
+      V dgamma_a, dgamma_b = mean, dbeta_a, dbeta_b = mean;
+      P::read_columns(dgamma, i, dgamma_a, dgamma_b);
+      P::read_columns(dbeta, i, dbeta_a, dbeta_b);
+      add_columns<centred>(dy_a, source_a, from_y ? beta_a : mean, rstd, dgamma_a, dbeta_a);
+      if constexpr (pairs)
+        add_columns<centred>(dy_b, source_b, from_y ? beta_b : mean, rstd, dgamma_b, dbeta_b);
+      P::write_columns(dgamma_a, dgamma_b, dgamma, i);
+      P::write_columns(dbeta_a, dbeta_b, dbeta, i);
+    }
+  }
+
+  template <bool columns, bool centred>
   static HWY_INLINE void add_pack(const First& f, size_t i, V mean, V rstd, V& ga, V& gb, V& wa,
                                   V& wb) {
     V dy_a, dy_b = mean, source_a, source_b = mean, gamma_a, gamma_b = mean, second_a = mean,
@@ -165,15 +206,13 @@ struct BackwardStages {
     P::read(f.p.source + i, source_a, source_b);
     P::read_columns(f.p.gamma, i, gamma_a, gamma_b);
     if constexpr (from_y) P::read_columns(f.p.beta, i, second_a, second_b);
-    gamma_a = once(gamma_a);
-    gamma_b = once(gamma_b);
     if constexpr (columns) {
       P::read_columns(f.dgamma, i, dgamma_a, dgamma_b);
       P::read_columns(f.dbeta, i, dbeta_a, dbeta_b);
     }
-    add<columns>(dy_a, source_a, gamma_a, second_a, rstd, ga, wa, dgamma_a, dbeta_a);
+    add<columns, centred>(dy_a, source_a, gamma_a, second_a, rstd, ga, wa, dgamma_a, dbeta_a);
     if constexpr (pairs)
-      add<columns>(dy_b, source_b, gamma_b, second_b, rstd, gb, wb, dgamma_b, dbeta_b);
+      add<columns, centred>(dy_b, source_b, gamma_b, second_b, rstd, gb, wb, dgamma_b, dbeta_b);
     if constexpr (columns) {
       P::write_columns(dgamma_a, dgamma_b, f.dgamma, i);
       P::write_columns(dbeta_a, dbeta_b, f.dbeta, i);
@@ -181,7 +220,7 @@ struct BackwardStages {
   }
 
   /// The end of a chunk that is no whole number of packs.
-  template <bool columns>
+  template <bool columns, bool centred>
   static HWY_INLINE void add_tail(const First& f, const PTail& tail, V mean, V rstd, V& ga, V& gb,
                                   V& wa, V& wb) {
     V dy_a, dy_b = mean, source_a, source_b = mean, gamma_a, gamma_b = mean, second_a = mean,
@@ -203,9 +242,9 @@ struct BackwardStages {
       P::read_columns(tail.sums(f.dbeta), 0, dbeta_a, dbeta_b);
     }
     const V old_a = dgamma_a, old_b = dgamma_b;
-    add<columns>(dy_a, source_a, gamma_a, second_a, rstd_a, ga, wa, dgamma_a, dbeta_a);
+    add<columns, centred>(dy_a, source_a, gamma_a, second_a, rstd_a, ga, wa, dgamma_a, dbeta_a);
     if constexpr (pairs)
-      add<columns>(dy_b, source_b, gamma_b, second_b, rstd_b, gb, wb, dgamma_b, dbeta_b);
+      add<columns, centred>(dy_b, source_b, gamma_b, second_b, rstd_b, gb, wb, dgamma_b, dbeta_b);
     if constexpr (columns) {
       P::only(dgamma_a, dgamma_b, old_a, old_b, tail.first(), tail.last());
       P::write_columns(dgamma_a, dgamma_b, tail.sums(f.dgamma), 0);
@@ -214,30 +253,36 @@ struct BackwardStages {
   }
 
   /// Whether stages take turns, two packs each: so reads, column sums and streaming stores are
-  /// spread evenly, and none waits for a burst of others. bf16 has no registers for both, and f16
-  /// gains nothing.
+  /// spread evenly, and none waits for a burst of others. 16-bit rows, which instructions limit,
+  /// gain nothing.
   static constexpr bool in_turns = sizeof(TX) > 2;
 
   /// The first stage of one chunk and the second of another. Neither depends on what goes with it:
   /// sums and gradients are the same. Returns whether ties wait for `exact`.
-  template <bool columns, bool exact, Cache cache, bool centred = !may_stay>
+  template <ColumnStage columns, bool exact, Cache cache, bool centred = !may_stay,
+            bool sums_centred = centred>
   static HWY_INLINE bool both_stages(const First& first, const Second& second, V& g_sum,
                                      V& weighted_sum) {
     const D d;
     const size_t step = P::step(), turn = 2 * step;
+    constexpr bool in_first = columns == ColumnStage::first,
+                   in_second = columns == ColumnStage::second;
     const V own_mean = hn::Set(d, first.row.mean), own_rstd = hn::Set(d, first.row.rstd);
     const V mean = hn::Set(d, second.row.mean), rstd = hn::Set(d, second.row.rstd),
             constant = hn::Set(d, second.row.constant), slope = hn::Set(d, second.row.slope);
-    V g0 = hn::Zero(d), g1 = g0, w0 = g0, w1 = g0;
-    const PTail own_tail(first.n), tail(second.n);
+    V g0 = hn::Zero(d), g1 = g0, g2 = g0, g3 = g0, w0 = g0, w1 = g0, w2 = g0, w3 = g0;
+    // With its columns, a row is whole packs, and whole lines where it goes past the cache.
+    constexpr bool has_ends = !in_second, has_edges = has_ends && cache == Cache::bypass;
+    const PTail own_tail(has_ends ? first.n : 0), tail(has_ends ? second.n : 0);
     // Before whole packs: its column sums lie across theirs, and a vector that is read across two
     // stores waits until both have left.
-    if (own_tail.count) add_tail<columns>(first, own_tail, own_mean, own_rstd, g0, g1, w0, w1);
-    const Lines<TX> lines(second.dx, second.n, step);
+    if (own_tail.count)
+      add_tail<in_first, sums_centred>(first, own_tail, own_mean, own_rstd, g0, g1, w0, w1);
+    const Lines<TX> lines(second.dx, has_edges ? second.n : 0, step);
     size_t begin = 0, end = second.n;
     // Read before the loop writes, for dx may be dy or the source.
     V last_dy_a = mean, last_dy_b = mean, last_a = mean, last_b = mean;
-    if constexpr (cache == Cache::bypass) {
+    if constexpr (has_edges) {
       begin = lines.begin;
       end = lines.end;
     } else {
@@ -248,6 +293,10 @@ struct BackwardStages {
       }
     }
     const Pieces at = second.p.at(begin);
+    const ColumnSum dgamma = second.dgamma, dbeta = second.dbeta;
+    const auto gradients = [&](size_t i, V& a, V& b) FUSEDNORM_INLINE {
+      pack<in_second, centred>(at, dgamma, dbeta, mean, rstd, constant, slope, i, a, b);
+    };
     const TY* next_dy = second.ahead_dy + begin;
     const TS* next_source = second.ahead_source + begin;
     TX* to = second.dx + begin;
@@ -258,20 +307,30 @@ struct BackwardStages {
       else
         P::template write<cache>(a, b, to + i, ties);
     };
-    // Two packs of either stage.
+    // Two packs of either stage. Without centring an addition's latency shows, unless there are
+    // more sums.
+    constexpr bool more_sums = !sums_centred;
+    const auto sum_one = [&](size_t i, V& ga, V& gb, V& wa, V& wb) FUSEDNORM_INLINE {
+      add_pack<in_first, sums_centred>(first, i, own_mean, own_rstd, ga, gb, wa, wb);
+    };
     const auto sum_two = [&](size_t i) FUSEDNORM_INLINE {
-      add_pack<columns>(first, i, own_mean, own_rstd, g0, g1, w0, w1);
-      if constexpr (pairs)
-        add_pack<columns>(first, i + step, own_mean, own_rstd, g0, g1, w0, w1);
-      else
-        add_pack<columns>(first, i + step, own_mean, own_rstd, g1, g1, w1, w1);
+      if constexpr (pairs && more_sums) {
+        sum_one(i, g0, g1, w0, w1);
+        sum_one(i + step, g2, g3, w2, w3);
+      } else if constexpr (pairs) {
+        sum_one(i, g0, g1, w0, w1);
+        sum_one(i + step, g0, g1, w0, w1);
+      } else {
+        sum_one(i, g0, g0, w0, w0);
+        sum_one(i + step, g1, g1, w1, w1);
+      }
     };
     const auto write_two = [&](size_t i) FUSEDNORM_INLINE {
       prefetch(next_dy + i, turn);
       prefetch(next_source + i, turn);
       V a0, b0 = mean, a1, b1 = mean;
-      pack<centred>(at, mean, rstd, constant, slope, i, a0, b0);
-      pack<centred>(at, mean, rstd, constant, slope, i + step, a1, b1);
+      gradients(i, a0, b0);
+      gradients(i + step, a1, b1);
       // A line's parts one after the other, and in order: else it leaves in two parts.
       write(a0, b0, i);
       write(a1, b1, i + step);
@@ -288,18 +347,25 @@ struct BackwardStages {
         write_two(j);
       }
     }
+    if constexpr (more_sums && !pairs) {
+      for (; i + 2 * turn <= summed; i += 2 * turn) {
+        sum_two(i);
+        sum_one(i + turn, g2, g2, w2, w2);
+        sum_one(i + turn + step, g3, g3, w3, w3);
+      }
+    }
     for (; i + turn <= summed; i += turn) sum_two(i);
-    if (i < summed) add_pack<columns>(first, i, own_mean, own_rstd, g0, g1, w0, w1);
-    for (; j + turn <= count; j += turn) write_two(j);
+    if (i < summed) sum_one(i, g0, g1, w0, w1);
+    for (const size_t whole = count - (count - j) % turn; j != whole; j += turn) write_two(j);
     for (; j < count; j += step) {
       V a, b = mean;
-      pack<centred>(at, mean, rstd, constant, slope, j, a, b);
+      gradients(j, a, b);
       write(a, b, j);
     }
-    if constexpr (cache == Cache::bypass) {
+    if constexpr (has_edges) {
       lines.each_edge(second.n, step, [&](size_t edge) FUSEDNORM_INLINE {
         V a, b = mean;
-        pack<centred>(second.p.at(edge), mean, rstd, constant, slope, 0, a, b);
+        pack<false, centred>(second.p.at(edge), {}, {}, mean, rstd, constant, slope, 0, a, b);
         P::template write<Cache::keep>(a, b, second.dx + edge);
       });
     } else if (tail.count) {
@@ -311,36 +377,87 @@ struct BackwardStages {
         last_b = gradient<centred>(last_dy_b, last_b, gamma_b, beta_b, mean, rstd, constant, slope);
       tail.write(last_a, last_b, second.dx);
     }
+    if constexpr (more_sums) {
+      g0 = hn::Add(g0, g2);
+      g1 = hn::Add(g1, g3);
+      w0 = hn::Add(w0, w2);
+      w1 = hn::Add(w1, w3);
+    }
     g_sum = hn::Add(g0, g1);
     weighted_sum = hn::Add(w0, w1);
     return !exact && P::any(ties);
   }
 
-  /// The second stage into the cache, where it is rare. By value: an object whose address is known
-  /// lives in memory, and is read again before the stores to it have left the queue.
-  static HWY_NOINLINE void write_again(Second second) {
+  // By value: an object whose address is known lives in memory, and is read again before the stores
+  // to it have left the queue.
+
+  /// A stage of a row that is centred while others stay, or the second one into the cache, where
+  /// either is rare.
+  template <ColumnStage columns, bool centred>
+  static HWY_NOINLINE void write_apart(Second second) {
     V g = hn::Zero(D()), weighted = g;
     second.ahead_dy = second.p.dy;
     second.ahead_source = second.p.source;
     const First none = {second.p, 0, {}, {}, {}};
+    both_stages<columns, true, Cache::keep, centred>(none, second, g, weighted);
+  }
+  template <ColumnStage columns>
+  static HWY_NOINLINE void sum_apart(First first, Sums& sums) {
+    const D d;
+    V g = hn::Zero(d), weighted = g;
+    both_stages<columns, true, Cache::keep, true>(
+        first, {first.p, nullptr, 0, {}, first.p.dy, first.p.source, {}, {}}, g, weighted);
+    hn::Store(g, d, sums.g);
+    hn::Store(weighted, d, sums.weighted);
+  }
+  static void write_into_cache(const Second& second) {
     if (may_stay && second.row.centred)
-      both_stages<false, true, Cache::keep, true>(none, second, g, weighted);
+      write_apart<ColumnStage::none, true>(second);
     else
-      both_stages<false, true, Cache::keep>(none, second, g, weighted);
+      write_apart<ColumnStage::none, !may_stay>(second);
+  }
+
+  // Field by field, for rare calls: what is handed over whole lies in memory from the start, and
+  // every row would store it.
+  static HWY_INLINE Pieces fresh(const Pieces& p) {
+    return {p.dy, p.source, p.gamma.at(0), p.beta.at(0)};
+  }
+  static HWY_INLINE First fresh(const First& f, size_t n) {
+    return {fresh(f.p), n, {f.row.mean, f.row.rstd}, f.dgamma.at(0), f.dbeta.at(0)};
+  }
+  static HWY_INLINE Second fresh(const Second& s, size_t n) {
+    const Factors row = {s.row.mean, s.row.rstd, s.row.constant, s.row.slope, s.row.centred};
+    return {fresh(s.p), s.dx, n, row, s.ahead_dy, s.ahead_source, s.dgamma.at(0), s.dbeta.at(0)};
   }
 
   /// As both_stages, with all that this needs. In place nothing could be written again, and what
   /// stays in the cache is written with every tie at once.
-  template <bool columns, Cache cache>
-  static HWY_INLINE void take(const First& first, Second second, V& g_sum, V& weighted_sum) {
-    const size_t n = second.n;
-    const bool apart = may_stay && second.row.centred;
-    if (HWY_UNLIKELY(apart)) second.n = 0;
-    const bool ties =
-        both_stages<columns, cache == Cache::keep, cache>(first, second, g_sum, weighted_sum);
-    if (HWY_UNLIKELY(ties || (apart && n > 0))) {
-      second.n = n;
-      write_again(second);
+  template <ColumnStage columns, Cache cache, bool one_chunk>
+  static HWY_INLINE void take(First first, Second second, V& g_sum, V& weighted_sum) {
+    const D d;
+    constexpr bool centred = !may_stay, sums_centred = centred || !one_chunk;
+    const size_t n = first.n, written = second.n;
+    const bool sums_apart = !sums_centred && n > 0 && is_centred(first.row),
+               writes_apart = may_stay && written > 0 && second.row.centred;
+    if (HWY_UNLIKELY(sums_apart)) first.n = 0;
+    if (HWY_UNLIKELY(writes_apart)) second.n = 0;
+    const bool ties = both_stages<columns, cache == Cache::keep, cache, centred, sums_centred>(
+        first, second, g_sum, weighted_sum);
+    if (HWY_UNLIKELY(ties)) write_apart<ColumnStage::none, !may_stay>(fresh(second, written));
+    if constexpr (may_stay) {
+      if (HWY_UNLIKELY(writes_apart)) {
+        constexpr bool grows = columns == ColumnStage::second;
+        write_apart<grows ? columns : ColumnStage::none, true>(fresh(second, written));
+      }
+    }
+    if constexpr (!sums_centred) {
+      if (HWY_UNLIKELY(sums_apart)) {
+        Sums sums;
+        constexpr bool grows = columns == ColumnStage::first;
+        sum_apart<grows ? columns : ColumnStage::none>(fresh(first, n), sums);
+        g_sum = hn::Load(d, sums.g);
+        weighted_sum = hn::Load(d, sums.weighted);
+      }
     }
   }
 };
