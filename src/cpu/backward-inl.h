@@ -57,7 +57,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
 
   /// Where the column sums grow: in the second stage if its packs are those of the columns, in
-  /// every row. In turns the first has time for them.
+  /// every row. In turns the first has time for them; from y it was not tried.
+  static constexpr bool may_grow_second = Stages::may_stay;
   static ColumnStage column_stage(const BackwardArguments& a, ColumnSums sums) {
     if (!sums.dgamma) return ColumnStage::none;
     const auto whole = [&](size_t elements) {
@@ -68,7 +69,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     const bool even = bypasses(a) ? whole(line) && Lines<TX>::before(dx) == 0 &&
                                         a.dx_stride % static_cast<int64_t>(line) == 0
                                   : whole(P::step());
-    return dx && even && !Stages::in_turns ? ColumnStage::second : ColumnStage::first;
+    return dx && even && may_grow_second ? ColumnStage::second : ColumnStage::first;
   }
 
   /// The column sums of `count` columns.
@@ -193,7 +194,7 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   template <Cache cache>
   static void some_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
     const ColumnStage columns = column_stage(a, sums);
-    if constexpr (!Stages::in_turns)
+    if constexpr (may_grow_second)
       if (columns == ColumnStage::second)
         return short_rows<ColumnStage::second, cache>(a, begin, end, sums);
     columns == ColumnStage::none ? short_rows<ColumnStage::none, cache>(a, begin, end, sums)

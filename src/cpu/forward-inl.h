@@ -39,9 +39,9 @@ struct Forward : ForwardStages<TX, TY> {
 
   static constexpr bool can_bypass = P::template streams<TY>;
 
-  template <Cache cache>
-  static HWY_INLINE void write(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
-                               const Factors& row, const TX* ahead) {
+  template <Cache cache, class Q>
+  static HWY_INLINE void write(const TX* x, Q gamma, Q beta, TY* y, size_t n, const Factors& row,
+                               const TX* ahead) {
     if constexpr (cache == Cache::keep)
       Stages::normalize_row(x, gamma, beta, y, n, row, ahead);
     else if (HWY_LIKELY(Lines<TY>::fit(y, static_cast<int64_t>(n))))
@@ -139,10 +139,9 @@ struct Forward : ForwardStages<TX, TY> {
 
   /// Rows of any length, a chunk of each stage at a time: the last is as far behind as a row is
   /// long.
-  template <Cache cache>
-  static HWY_NOINLINE void long_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
-    const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
-        beta(a.beta, zeros<C>.data(), a.cols);
+  template <Cache cache, class Q>
+  static HWY_NOINLINE void long_rows(const ForwardArguments& a, int64_t begin, int64_t end, Q gamma,
+                                     Q beta) {
     const W share = W(1) / static_cast<W>(a.cols);
     const W of_segment = W(1) / static_cast<W>(a.segments.length),
             of_last = W(1) / static_cast<W>(a.cols - a.segments.begin(a.segments.count - 1));
@@ -181,9 +180,20 @@ struct Forward : ForwardStages<TX, TY> {
     }
   }
 
+  static HWY_INLINE Given<TX> given(const void* parameter, int64_t column) {
+    return {static_cast<const TX*>(parameter) + column};
+  }
+
   template <Cache cache>
   static HWY_INLINE void rows_of_any_length(const ForwardArguments& a, int64_t begin, int64_t end) {
-    if (HWY_TARGET == HWY_SCALAR || a.cols > longest_chunk) return long_rows<cache>(a, begin, end);
+    if (HWY_TARGET == HWY_SCALAR || a.cols > longest_chunk) {
+      if constexpr (sizeof(TX) == 2) {
+        if (a.as_given) return long_rows<cache>(a, begin, end, given(a.gamma, 0), given(a.beta, 0));
+      }
+      const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
+          beta(a.beta, zeros<C>.data(), a.cols);
+      return long_rows<cache>(a, begin, end, gamma, beta);
+    }
     if constexpr (Stages::can_finish_together) {
       if (a.cols <= policy::narrow_bytes / int64_t{sizeof(TX)})
         return narrow_rows<cache>(a, begin, end);
@@ -235,28 +245,31 @@ struct Forward : ForwardStages<TX, TY> {
     const int64_t last = a.segments.end(segment);
     for (int64_t column = a.segments.begin(segment); column < last;) {
       const int64_t n = next_chunk(last - column);
-      const C *gamma_expanded = expanded[0], *beta_expanded = expanded[1];
-      Columns gamma_at = P::columns(gamma_expanded, n), beta_at = P::columns(beta_expanded, n);
-      if (a.expand) {
-        const auto skip = [&](const void* given) {
-          return given ? static_cast<const char*>(given) + column * a.param_size : nullptr;
+      const auto write_rows = [&](auto gamma_at, auto beta_at) {
+        for (int64_t row = row_begin; row < row_end; ++row) {
+          const TX* x = static_cast<const TX*>(a.x) + row * a.x_stride + column;
+          TY* y = static_cast<TY*>(a.y) + row * a.y_stride + column;
+          const TX* ahead = ahead_rows > 0 ? x + ahead_rows * a.x_stride : ahead_of(x);
+          const Factors& f = factors[row - row_begin];
+          if (can_bypass && a.streaming)
+            write<can_bypass ? Cache::bypass : Cache::keep>(x, gamma_at, beta_at, y,
+                                                            static_cast<size_t>(n), f, ahead);
+          else
+            write<Cache::keep>(x, gamma_at, beta_at, y, static_cast<size_t>(n), f, ahead);
+        }
+      };
+      if (sizeof(TX) == 2 && a.as_given) {
+        write_rows(given(a.gamma, column), given(a.beta, column));
+      } else if (a.expand) {
+        const auto skip = [&](const void* parameter) {
+          return parameter ? static_cast<const char*>(parameter) + column * a.param_size : nullptr;
         };
         a.expand(skip(a.gamma), 1, n, expanded[0]);
         a.expand(skip(a.beta), 0, n, expanded[1]);
+        const C *gamma_expanded = expanded[0], *beta_expanded = expanded[1];
+        write_rows(P::columns(gamma_expanded, n), P::columns(beta_expanded, n));
       } else {
-        gamma_at = gamma.at(column);
-        beta_at = beta.at(column);
-      }
-      for (int64_t row = row_begin; row < row_end; ++row) {
-        const TX* x = static_cast<const TX*>(a.x) + row * a.x_stride + column;
-        TY* y = static_cast<TY*>(a.y) + row * a.y_stride + column;
-        const TX* ahead = ahead_rows > 0 ? x + ahead_rows * a.x_stride : ahead_of(x);
-        const Factors& f = factors[row - row_begin];
-        if (can_bypass && a.streaming)
-          write<can_bypass ? Cache::bypass : Cache::keep>(x, gamma_at, beta_at, y,
-                                                          static_cast<size_t>(n), f, ahead);
-        else
-          write<Cache::keep>(x, gamma_at, beta_at, y, static_cast<size_t>(n), f, ahead);
+        write_rows(gamma.at(column), beta.at(column));
       }
       column += n;
     }

@@ -288,10 +288,12 @@ struct ForwardStages {
     return hn::MulAdd(hn::MulAdd(x, rstd, shift), gamma, beta);
   }
 
+  // Parameters are Columns or Given.
+
   /// The values of the pack at column i.
-  template <bool centred>
-  static HWY_INLINE void pack(const TX* x, Columns gamma, Columns beta, size_t i, V centre, V rstd,
-                              V shift, V& a, V& b) {
+  template <bool centred, class Q>
+  static HWY_INLINE void pack(const TX* x, Q gamma, Q beta, size_t i, V centre, V rstd, V shift,
+                              V& a, V& b) {
     V gamma_a, gamma_b = centre, beta_a, beta_b = centre;
     P::read(x + i, a, b);
     P::read_columns(gamma, i, gamma_a, gamma_b);
@@ -302,8 +304,8 @@ struct ForwardStages {
 
   /// The last stage. It also asks for what the first stage needs soon, a line for each line that it
   /// writes: so reads keep pace with writes. Returns whether ties wait for `exact`.
-  template <bool centred, bool exact, Cache cache>
-  static HWY_INLINE bool normalize(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+  template <bool centred, bool exact, Cache cache, class Q>
+  static HWY_INLINE bool normalize(const TX* x, Q gamma, Q beta, TY* y, size_t n,
                                    const Factors& row, const TX* ahead) {
     const D d;
     const size_t step = P::step();
@@ -327,8 +329,8 @@ struct ForwardStages {
       end -= tail.count;
       if (tail.count) tail.read(x, last_a, last_b);
     }
-    const Columns gammas = gamma.at(static_cast<int64_t>(begin)),
-                  betas = beta.at(static_cast<int64_t>(begin));
+    const Q gammas = gamma.at(static_cast<int64_t>(begin)),
+            betas = beta.at(static_cast<int64_t>(begin));
     const TX *from = x + begin, *next = ahead + begin;
     TY* to = y + begin;
     auto ties = P::no_ties();
@@ -364,7 +366,8 @@ struct ForwardStages {
   }
 
   /// The last stage into the cache; with every tie, for in place nothing could be written again.
-  static HWY_INLINE void normalize_row(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+  template <class Q>
+  static HWY_INLINE void normalize_row(const TX* x, Q gamma, Q beta, TY* y, size_t n,
                                        const Factors& row, const TX* ahead) {
     if (sizeof(TX) != 2 || row.centred)
       normalize<true, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
@@ -372,13 +375,15 @@ struct ForwardStages {
       normalize<false, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
   }
   /// The same where it is rare.
-  static HWY_NOINLINE void normalize_again(const TX* x, Columns gamma, Columns beta, TY* y,
-                                           size_t n, Factors row) {
+  template <class Q>
+  static HWY_NOINLINE void normalize_again(const TX* x, Q gamma, Q beta, TY* y, size_t n,
+                                           Factors row) {
     normalize_row(x, gamma, beta, y, n, row, x);
   }
 
   /// The last stage past the cache.
-  static HWY_INLINE void stream_row(const TX* x, Columns gamma, Columns beta, TY* y, size_t n,
+  template <class Q>
+  static HWY_INLINE void stream_row(const TX* x, Q gamma, Q beta, TY* y, size_t n,
                                     const Factors& row, const TX* ahead) {
     const bool ties =
         sizeof(TX) != 2 || row.centred

@@ -43,6 +43,8 @@ struct ForwardArguments {
   /// Null where gamma and beta are in the compute type and in the order of the kernel's packs.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
   std::int64_t param_size;
+  /// Gamma and beta are the caller's, in x's own 16-bit dtype: what long rows are read with.
+  bool as_given;
 };
 
 struct ForwardKernels {

@@ -26,6 +26,14 @@ inline constexpr bool in_pairs =
 
 enum class Cache { keep, bypass };
 
+/// A parameter of 16 bits as the caller gave it: half the bytes of an expanded one, for an
+/// instruction or two more.
+template <typename T>
+struct Given {
+  const T* first;
+  HWY_INLINE Given at(int64_t column) const { return {first + column}; }
+};
+
 /// In order. The second vector of every pair of arguments is not used.
 template <class D, bool pairs>
 struct Pack {
@@ -58,6 +66,10 @@ struct Pack {
   template <typename Q>
   static HWY_INLINE void read_columns(Columns<Q> from, size_t i, V& a, V&) {
     a = hn::LoadU(D(), from.first + i);
+  }
+  template <typename T>
+  static HWY_INLINE void read_columns(Given<T> from, size_t i, V& a, V& b) {
+    read(from.first + i, a, b);
   }
   static HWY_INLINE void write_columns(V a, V, Columns<C> to, size_t i) {
     hn::StoreU(a, D(), to.first + i);
@@ -161,6 +173,9 @@ struct Pack<D, true> {
   static HWY_INLINE void read_columns(Columns<Q> from, size_t i, V& a, V& b) {
     a = hn::LoadU(D(), place(from.even, i));
     b = hn::LoadU(D(), place(from.odd, i));
+  }
+  static HWY_INLINE void read_columns(Given<BFloat16> from, size_t i, V& a, V& b) {
+    read(from.first + i, a, b);
   }
   static HWY_INLINE void write_columns(V a, V b, Columns<C> to, size_t i) {
     hn::StoreU(a, D(), place(to.even, i));
@@ -268,6 +283,10 @@ struct PackTail {
       P::read_columns(from.at(static_cast<int64_t>(begin)), 0, a, b);
     else
       read(from.first, a, b);
+  }
+  template <typename T>
+  HWY_INLINE void read_columns(Given<T> from, V& a, V& b) const {
+    read(from.first, a, b);
   }
   /// Of sums, which are padded.
   HWY_INLINE typename P::template Columns<C> sums(typename P::template Columns<C> all) const {

@@ -51,6 +51,9 @@ constexpr std::int64_t row_blocks(std::int64_t rows, std::int64_t cols, DType co
 /// overlap: with turns of 16 KiB a copy in two passes loses a fifth. Decides bits: constant.
 inline constexpr std::int64_t chunk_cols = 1024;
 
+/// The first-level cache of a core.
+inline constexpr std::int64_t first_level_bytes = 32 << 10;
+
 /// Rows of at most so many bytes are taken four at a time, and their statistics found in vectors of
 /// rows: from sums to rstd it is some 60 cycles of latency, as long as the work on 256 columns of
 /// f32. Four such rows are a turn of 4 KiB.

@@ -84,7 +84,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
       resolved_stride(p.x_row_stride, p.cols), resolved_stride(p.y_row_stride, p.cols), p.eps,
       // In place, the lines to write are in the cache already.
       plan.streaming_stores && buffers.x != buffers.y, segments_of(p.cols, p.x_dtype),
-      kernels->expand, static_cast<std::int64_t>(size_of(p.param_dtype))};
+      kernels->expand, static_cast<std::int64_t>(size_of(p.param_dtype)), as_given(p)};
   Carver carver(workspace.data);
   const ForwardLayout layout(plan, kernels->expand != nullptr, carver);
   if (layout.gamma) {
