@@ -22,6 +22,9 @@ const char* const kProblems[] = {
     // Whole packs, but not whole lines: the order of work depends on where dx goes. Some rows are
     // centred.
     "backward:bf16/f32:65x784:data=offset", "backward:f16/f32:65x784:data=offset",
+    "backward:bf16/f32:65x768:data=offset:offset=1", "backward:f16/f32:65x96:data=offset:offset=1",
+    // Parameters of 16 bits that are read as they are.
+    "forward:bf16:9x20000", "forward:bf16:4x4097:offset=1,3,2", "forward:f16:3x70001:offset=1",
     // A last segment of one column, on a single thread after whole lines of the row.
     "forward:f32:2x262145", "backward:bf16:2x262145", "forward:f64:3x63489"};
 
@@ -150,9 +153,10 @@ TEST(BatchInvariant, AddressesAndStridesDoNotMatter) {
 TEST(BatchInvariant, AGradientAlone) {
   for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
     auto backends = machines(set);
-    for (const char* text : {"backward:f32:33x100", "backward:bf16/f32:33x784:data=offset",
-                             "backward:f16/f32:33x768:data=offset", "backward:bf16/f32:9x5000",
-                             "backward_from_y:bf16/f32:33x784", "backward:f32:3x70000"}) {
+    for (const char* text :
+         {"backward:f32:33x100", "backward:bf16/f32:33x784:data=offset",
+          "backward:f16/f32:33x768:data=offset", "backward:bf16/f32:33x768",
+          "backward:bf16/f32:9x5000", "backward_from_y:bf16/f32:33x784", "backward:f32:3x70000"}) {
       for (const int alone : {0, 1, 2}) {
         const Problem all = parse(text);
         Problem one = all;

@@ -56,8 +56,9 @@ struct Backward : BackwardStages<TX, TY, from_y> {
     return HWY_TARGET != HWY_SCALAR && a.cols <= longest_chunk;
   }
 
-  /// Where the column sums grow: in the second stage if its packs are those of the columns, in
-  /// every row. In turns the first has time for them; from y it was not tried.
+  /// Where the column sums grow: in the second stage if the packs that it writes, in every row, are
+  /// those of the columns. Not for f32 and f64, whose first stage has time for them, nor from y,
+  /// where it was not tried.
   static constexpr bool may_grow_second = Stages::may_stay;
   static ColumnStage column_stage(const BackwardArguments& a, ColumnSums sums) {
     if (!sums.dgamma) return ColumnStage::none;
@@ -185,7 +186,8 @@ struct Backward : BackwardStages<TX, TY, from_y> {
         const W g = Stages::total(partial.g), weighted = Stages::total(partial.weighted);
         g_sum = reduce.first_segment() ? g : g_sum + g;
         g_xhat_sum = reduce.first_segment() ? weighted : g_xhat_sum + weighted;
-        if (reduce.last_segment()) next = Stages::factors(own, share, g_sum, g_xhat_sum);
+        // Without dx there is no use for them, and in a row of one chunk they may be sums of x.
+        if (want_dx && reduce.last_segment()) next = Stages::factors(own, share, g_sum, g_xhat_sum);
       }
       reduce.advance();
     }

@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The stage in which dgamma and dbeta grow. They need nothing that is not known before the row's
-/// sums are: in the first stage they may have an alignment of their own, whatever that of dx; the
-/// second has the fewest instructions, for it knows xhat anyway.
+/// sums are: in the first stage they may have an alignment of their own, whatever that of dx; in
+/// the second they take the fewest instructions, for it has x and dy * rstd anyway.
 enum class ColumnStage { none, first, second };
 
 /// Stages take a segment chunk by chunk, as forward's do.
@@ -48,8 +48,8 @@ struct BackwardStages {
     }
   };
 
-  /// The sums of g = dy * gamma, and of g times x where that needs no centring, else times xhat:
-  /// from y that is dy * (y - beta), in which gamma cancels.
+  /// The sums of g = dy * gamma and of g * xhat; of g * x instead in a row of one chunk that is not
+  /// centred. From y of dy * (y - beta), in which gamma cancels.
   struct Sums {
     HWY_ALIGN C g[max_lanes];
     HWY_ALIGN C weighted[max_lanes];
@@ -62,13 +62,14 @@ struct BackwardStages {
   };
 
   /// Whether x can do without centring, the mean's part being in the row's constant (and, in rows
-  /// of one chunk, in its sums): where the mean is at most twice 1 / rstd, and that is no number
-  /// with which dy * gamma * x could overflow or vanish where dy * gamma * xhat does not.
+  /// of one chunk, in its sums): where the mean is at most twice 1 / rstd. And where rstd is near
+  /// enough to 1 for dy * gamma * x and dy * rstd to have the range of dy * gamma * xhat, but for a
+  /// factor of 2^8.
   static constexpr bool may_stay = sizeof(TX) == 2 && !from_y;
   static HWY_INLINE bool is_centred(Statistics row) {
     // A NaN is as good as either.
-    return !may_stay || std::abs(row.mean * row.rstd) > C(2) || row.rstd < C(0x1p-20) ||
-           row.rstd > C(0x1p20);
+    return !may_stay || std::abs(row.mean * row.rstd) > C(2) || row.rstd < C(0x1p-8) ||
+           row.rstd > C(0x1p8);
   }
 
   /// The row as the second stage sees it. From x: dx = rstd * dy * gamma + constant +
@@ -391,8 +392,8 @@ struct BackwardStages {
   // By value: an object whose address is known lives in memory, and is read again before the stores
   // to it have left the queue.
 
-  /// A stage of a row that is centred while others stay, or the second one into the cache, where
-  /// either is rare.
+  /// A stage where it is rare, into the cache: of a row that is centred while others stay, or once
+  /// more where there were ties.
   template <ColumnStage columns, bool centred>
   static HWY_NOINLINE void write_apart(Second second) {
     V g = hn::Zero(D()), weighted = g;

@@ -245,7 +245,7 @@ struct Forward : ForwardStages<TX, TY> {
     const int64_t last = a.segments.end(segment);
     for (int64_t column = a.segments.begin(segment); column < last;) {
       const int64_t n = next_chunk(last - column);
-      const auto write_rows = [&](auto gamma_at, auto beta_at) {
+      const auto write_rows = [&](auto gamma_at, auto beta_at) HWY_ATTR {
         for (int64_t row = row_begin; row < row_end; ++row) {
           const TX* x = static_cast<const TX*>(a.x) + row * a.x_stride + column;
           TY* y = static_cast<TY*>(a.y) + row * a.y_stride + column;
@@ -258,8 +258,8 @@ struct Forward : ForwardStages<TX, TY> {
             write<Cache::keep>(x, gamma_at, beta_at, y, static_cast<size_t>(n), f, ahead);
         }
       };
-      if (sizeof(TX) == 2 && a.as_given) {
-        write_rows(given(a.gamma, column), given(a.beta, column));
+      if (a.as_given) {
+        if constexpr (sizeof(TX) == 2) write_rows(given(a.gamma, column), given(a.beta, column));
       } else if (a.expand) {
         const auto skip = [&](const void* parameter) {
           return parameter ? static_cast<const char*>(parameter) + column * a.param_size : nullptr;

@@ -16,10 +16,10 @@ template <typename TX, typename TP, typename TY>
 const ForwardKernels* forward_table() {
   using Kernel = Forward<TX, TY>;
   using C = Compute<TX>;
-  constexpr bool as_given = std::is_same_v<TP, C> && !Kernel::pairs;
-  static constexpr ForwardKernels kernels = {&Kernel::rows, &Kernel::moments,
-                                             &Kernel::merge_segments, &Kernel::normalize_segment,
-                                             as_given ? nullptr : &expand<C, TP, Kernel::pairs>};
+  constexpr bool no_expanding = std::is_same_v<TP, C> && !Kernel::pairs;
+  static constexpr ForwardKernels kernels = {
+      &Kernel::rows, &Kernel::moments, &Kernel::merge_segments, &Kernel::normalize_segment,
+      no_expanding ? nullptr : &expand<C, TP, Kernel::pairs>};
   return &kernels;
 }
 

@@ -43,7 +43,7 @@ struct ForwardArguments {
   /// Null where gamma and beta are in the compute type and in the order of the kernel's packs.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
   std::int64_t param_size;
-  /// Gamma and beta are the caller's, in x's own 16-bit dtype: what long rows are read with.
+  /// Gamma and beta are the caller's, in x's own 16-bit dtype. Only rows of more than a chunk.
   bool as_given;
 };
 

@@ -35,13 +35,14 @@ inline bool as_given(const ForwardProblem& p) {
          2 * expanded_bytes(p.cols, p.x_dtype) > policy::first_level_bytes;
 }
 
-static_assert(policy::first_level_bytes / 8 > policy::chunk_cols + 2 * segment_granule,
-              "rows of one chunk are not read so");
+static_assert(2 * policy::room(policy::chunk_cols + segment_granule) * 4 <=
+                  policy::first_level_bytes,
+              "rows of one chunk are read with expanded parameters");
 
 struct ForwardLayout {
   std::int64_t group = 0;      ///< rows worked on together when threads share rows
   Moments* moments = nullptr;  ///< [2, group, segments]
-  void* gamma = nullptr;       ///< expanded, where the kernel wants that and does not do it itself
+  void* gamma = nullptr;  ///< expanded, unless as_given or the kernel wants nothing else or does it
   void* beta = nullptr;
 
   ForwardLayout(const ForwardPlan& plan, bool expand, Carver& carver) {

@@ -26,8 +26,8 @@ inline constexpr bool in_pairs =
 
 enum class Cache { keep, bypass };
 
-/// A parameter of 16 bits as the caller gave it: half the bytes of an expanded one, for an
-/// instruction or two more.
+/// A parameter of 16 bits as the caller gave it: half the bytes of an expanded one, for two
+/// instructions a pack.
 template <typename T>
 struct Given {
   const T* first;
