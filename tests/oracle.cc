@@ -49,6 +49,8 @@ std::vector<Expected> expected_forward(const Problem& problem, const Operands& i
       const double scaled = formula.y[index] - beta;
       y_errors[index] = y_error(p, cols, mean_errors[row], rstd, gamma, scaled, beta);
     }
+    // The formula's mean is a double, too: near the middle between two, either is right.
+    if (problem.x_dtype == DType::f64) mean_errors[row] += p.unit * std::fabs(mean);
   }
   std::vector<Expected> out;
   out.push_back({"y", problem.y_dtype, std::move(formula.y), std::move(y_errors)});
