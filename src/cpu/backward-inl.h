@@ -268,13 +268,12 @@ struct Backward : BackwardStages<TX, TY, from_y> {
   }
 
   static GradientSums merge(const GradientSums* parts, int64_t count) {
-    W g = 0, weighted = 0;
+    W g = 0, g_xhat = 0;
     for (int64_t s = 0; s < count; ++s) {
       g = s == 0 ? static_cast<W>(parts[s].g) : g + static_cast<W>(parts[s].g);
-      weighted =
-          s == 0 ? static_cast<W>(parts[s].g_xhat) : weighted + static_cast<W>(parts[s].g_xhat);
+      g_xhat = s == 0 ? static_cast<W>(parts[s].g_xhat) : g_xhat + static_cast<W>(parts[s].g_xhat);
     }
-    return {static_cast<long double>(g), static_cast<long double>(weighted)};
+    return {static_cast<long double>(g), static_cast<long double>(g_xhat)};
   }
 
   static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,

@@ -7,7 +7,8 @@
 #define FUSEDNORM_CPU_BACKWARD_STAGES_INL_H_
 #endif
 
-#include "cpu/packs-inl.h"
+#include "cpu/backward_formulas-inl.h"
+#include "cpu/lines-inl.h"
 #include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,135 +23,22 @@ enum class ColumnStage { none, first, second };
 
 /// Stages take a segment chunk by chunk, as forward's do.
 template <typename TX, typename TY, bool from_y>
-struct BackwardStages {
-  using C = Compute<TX>;
-  using W = Wide<C>;
-  using D = hn::ScalableTag<C>;
-  using V = hn::Vec<D>;
-  using TS = std::conditional_t<from_y, TY, TX>;  // of the array that xhat is known from
-  static constexpr bool pairs = in_pairs<TX, TY>;
-  using P = Pack<D, pairs>;
-  using PTail = PackTail<D, pairs>;
-  using Columns = typename P::template Columns<const C>;
-  using ColumnSum = typename P::template Columns<C>;
-  static constexpr size_t max_lanes = hn::MaxLanes(D());
-
-  /// What a stage reads of a row, at one column.
-  struct Pieces {
-    const TY* dy;
-    const TS* source;
-    Columns gamma;
-    Columns beta;
-
-    HWY_INLINE Pieces at(size_t column) const {
-      const auto c = static_cast<int64_t>(column);
-      return {dy + column, source + column, gamma.at(c), beta.at(c)};
-    }
-  };
-
-  /// The sums of g = dy * gamma and of g * xhat; of g * x instead in a row of one chunk that is not
-  /// centred. From y of dy * (y - beta), in which gamma cancels.
-  struct Sums {
-    HWY_ALIGN C g[max_lanes];
-    HWY_ALIGN C weighted[max_lanes];
-  };
-
-  /// The row as the first stage sees it.
-  struct Statistics {
-    C mean;
-    C rstd;
-  };
-
-  /// Whether x can do without centring, the mean's part being in the row's constant (and, in rows
-  /// of one chunk, in its sums): where the mean is at most twice 1 / rstd. And where rstd is near
-  /// enough to 1 for dy * gamma * x and dy * rstd to have the range of dy * gamma * xhat, but for a
-  /// factor of 2^8.
-  static constexpr bool may_stay = sizeof(TX) == 2 && !from_y;
-  static HWY_INLINE bool is_centred(Statistics row) {
-    // A NaN is as good as either.
-    return !may_stay || std::abs(row.mean * row.rstd) > C(2) || row.rstd < C(0x1p-8) ||
-           row.rstd > C(0x1p8);
-  }
-
-  /// The row as the second stage sees it. From x: dx = rstd * dy * gamma + constant +
-  /// slope * (x - mean), or slope * x; from y: … + slope * xhat.
-  struct Factors {
-    C mean;
-    C rstd;
-    C constant;
-    C slope;
-    bool centred;
-  };
-
-  /// xhat, or from y gamma times that. `second` is the mean, or beta.
-  static HWY_INLINE V weight(V source, V second, V rstd) {
-    const V centred = hn::Sub(source, second);
-    return from_y ? centred : hn::Mul(centred, rstd);
-  }
-
-  /// Adds a vector's part to the sums of its columns.
-  template <bool centred>
-  static HWY_INLINE void add_columns(V dy, V source, V second, V rstd, V& dgamma, V& dbeta) {
-    // Where x may stay, rstd goes with dy: that product the second stage needs, too.
-    if constexpr (centred)
-      dgamma = hn::MulAdd(dy, weight(source, second, rstd), dgamma);
-    else
-      dgamma = hn::MulAdd(hn::Mul(dy, rstd), hn::Sub(source, second), dgamma);
-    // From y, whoever stores dgamma divides it by gamma.
-    dbeta = hn::Add(dbeta, dy);
-  }
-
-  /// Adds a vector's part to the row's sums and, `columns`, to those of its columns.
-  template <bool columns, bool centred>
-  static HWY_INLINE void add(V dy, V source, V gamma, V second, V rstd, V& g_sum, V& weighted_sum,
-                             V& dgamma, V& dbeta) {
-    if constexpr (from_y) {
-      g_sum = hn::MulAdd(dy, gamma, g_sum);
-      weighted_sum = hn::MulAdd(dy, weight(source, second, rstd), weighted_sum);
-    } else {
-      const V g = hn::Mul(dy, gamma);
-      g_sum = hn::Add(g_sum, g);
-      weighted_sum = hn::MulAdd(g, centred ? weight(source, second, rstd) : source, weighted_sum);
-    }
-    if constexpr (columns) add_columns<centred>(dy, source, second, rstd, dgamma, dbeta);
-  }
-
-  /// Adds a chunk's sums to those of the chunks before it.
-  static HWY_INLINE void join(V chunk, bool first, C* sums) {
-    const D d;
-    hn::Store(first ? chunk : hn::Add(hn::Load(d, sums), chunk), d, sums);
-  }
-
-  static HWY_INLINE W total(const C* sums) {
-    const D d;
-    return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, sums)));
-  }
-
-  /// A given statistic. In pairs, without bits that rounding to bf16 could carry out of a NaN.
-  static HWY_INLINE C settled(C value) {
-    return pairs && value != value ? std::numeric_limits<C>::quiet_NaN() : value;
-  }
-
-  /// From the sums over the whole row, of g and of g times x, or `of_xhat`.
-  static HWY_INLINE Factors factors(Statistics row, W share, W g_sum, W weighted_sum,
-                                    bool of_xhat = true) {
-    const W mean = static_cast<W>(row.mean), rstd = static_cast<W>(row.rstd), scale = -rstd * share;
-    const bool centred = is_centred(row);
-    const W g_xhat_sum = of_xhat ? weighted_sum : rstd * (weighted_sum - mean * g_sum);
-    const W slope = scale * g_xhat_sum * (from_y ? W(1) : rstd);
-    const W shift = centred ? W(0) : slope * mean;
-    return {row.mean, row.rstd, static_cast<C>(scale * g_sum - shift), static_cast<C>(slope),
-            centred};
-  }
-
-  template <bool centred>
-  static HWY_INLINE V gradient(V dy, V source, V gamma, V beta, V mean, V rstd, V constant,
-                               V slope) {
-    const V x = from_y    ? hn::Div(hn::Sub(source, beta), gamma)
-                : centred ? hn::Sub(source, mean)
-                          : source;
-    return hn::MulAdd(x, slope, hn::MulAdd(hn::Mul(dy, rstd), gamma, constant));
-  }
+struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
+  using Formulas = BackwardFormulas<TX, TY, from_y>;
+  using Formulas::is_centred;
+  using Formulas::may_stay;
+  using Formulas::pairs;
+  using typename Formulas::C;
+  using typename Formulas::ColumnSum;
+  using typename Formulas::D;
+  using typename Formulas::Factors;
+  using typename Formulas::P;
+  using typename Formulas::Pieces;
+  using typename Formulas::PTail;
+  using typename Formulas::Statistics;
+  using typename Formulas::Sums;
+  using typename Formulas::TS;
+  using typename Formulas::V;
 
   /// A chunk as the first stage takes it.
   struct First {
@@ -183,16 +71,20 @@ struct BackwardStages {
     P::read(p.source + i, source_a, source_b);
     P::read_columns(p.gamma, i, gamma_a, gamma_b);
     if constexpr (from_y) P::read_columns(p.beta, i, beta_a, beta_b);
-    a = gradient<centred>(dy_a, source_a, gamma_a, beta_a, mean, rstd, constant, slope);
+    a = Formulas::template gradient<centred>(dy_a, source_a, gamma_a, beta_a, mean, rstd, constant,
+                                             slope);
     if constexpr (pairs)
-      b = gradient<centred>(dy_b, source_b, gamma_b, beta_b, mean, rstd, constant, slope);
+      b = Formulas::template gradient<centred>(dy_b, source_b, gamma_b, beta_b, mean, rstd,
+                                               constant, slope);
     if constexpr (columns) {
       V dgamma_a, dgamma_b = mean, dbeta_a, dbeta_b = mean;
       P::read_columns(dgamma, i, dgamma_a, dgamma_b);
       P::read_columns(dbeta, i, dbeta_a, dbeta_b);
-      add_columns<centred>(dy_a, source_a, from_y ? beta_a : mean, rstd, dgamma_a, dbeta_a);
+      Formulas::template add_columns<centred>(dy_a, source_a, from_y ? beta_a : mean, rstd,
+                                              dgamma_a, dbeta_a);
       if constexpr (pairs)
-        add_columns<centred>(dy_b, source_b, from_y ? beta_b : mean, rstd, dgamma_b, dbeta_b);
+        Formulas::template add_columns<centred>(dy_b, source_b, from_y ? beta_b : mean, rstd,
+                                                dgamma_b, dbeta_b);
       P::write_columns(dgamma_a, dgamma_b, dgamma, i);
       P::write_columns(dbeta_a, dbeta_b, dbeta, i);
     }
@@ -211,9 +103,11 @@ struct BackwardStages {
       P::read_columns(f.dgamma, i, dgamma_a, dgamma_b);
       P::read_columns(f.dbeta, i, dbeta_a, dbeta_b);
     }
-    add<columns, centred>(dy_a, source_a, gamma_a, second_a, rstd, ga, wa, dgamma_a, dbeta_a);
+    Formulas::template add<columns, centred>(dy_a, source_a, gamma_a, second_a, rstd, ga, wa,
+                                             dgamma_a, dbeta_a);
     if constexpr (pairs)
-      add<columns, centred>(dy_b, source_b, gamma_b, second_b, rstd, gb, wb, dgamma_b, dbeta_b);
+      Formulas::template add<columns, centred>(dy_b, source_b, gamma_b, second_b, rstd, gb, wb,
+                                               dgamma_b, dbeta_b);
     if constexpr (columns) {
       P::write_columns(dgamma_a, dgamma_b, f.dgamma, i);
       P::write_columns(dbeta_a, dbeta_b, f.dbeta, i);
@@ -243,9 +137,11 @@ struct BackwardStages {
       P::read_columns(tail.sums(f.dbeta), 0, dbeta_a, dbeta_b);
     }
     const V old_a = dgamma_a, old_b = dgamma_b;
-    add<columns, centred>(dy_a, source_a, gamma_a, second_a, rstd_a, ga, wa, dgamma_a, dbeta_a);
+    Formulas::template add<columns, centred>(dy_a, source_a, gamma_a, second_a, rstd_a, ga, wa,
+                                             dgamma_a, dbeta_a);
     if constexpr (pairs)
-      add<columns, centred>(dy_b, source_b, gamma_b, second_b, rstd_b, gb, wb, dgamma_b, dbeta_b);
+      Formulas::template add<columns, centred>(dy_b, source_b, gamma_b, second_b, rstd_b, gb, wb,
+                                               dgamma_b, dbeta_b);
     if constexpr (columns) {
       P::only(dgamma_a, dgamma_b, old_a, old_b, tail.first(), tail.last());
       P::write_columns(dgamma_a, dgamma_b, tail.sums(f.dgamma), 0);
@@ -373,9 +269,11 @@ struct BackwardStages {
       V gamma_a, gamma_b = mean, beta_a = mean, beta_b = mean;
       tail.read_columns(second.p.gamma, gamma_a, gamma_b);
       if constexpr (from_y) tail.read_columns(second.p.beta, beta_a, beta_b);
-      last_a = gradient<centred>(last_dy_a, last_a, gamma_a, beta_a, mean, rstd, constant, slope);
+      last_a = Formulas::template gradient<centred>(last_dy_a, last_a, gamma_a, beta_a, mean, rstd,
+                                                    constant, slope);
       if constexpr (pairs)
-        last_b = gradient<centred>(last_dy_b, last_b, gamma_b, beta_b, mean, rstd, constant, slope);
+        last_b = Formulas::template gradient<centred>(last_dy_b, last_b, gamma_b, beta_b, mean,
+                                                      rstd, constant, slope);
       tail.write(last_a, last_b, second.dx);
     }
     if constexpr (more_sums) {

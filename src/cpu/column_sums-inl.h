@@ -7,6 +7,7 @@
 #define FUSEDNORM_CPU_COLUMN_SUMS_INL_H_
 #endif
 
+#include "cpu/lines-inl.h"
 #include "cpu/packs-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "cpu/lines-inl.h"
 #include "cpu/packs-inl.h"
 #include "hwy/cache_control.h"
 
