@@ -19,12 +19,14 @@ const char* const kProblems[] = {
     "backward_from_y:f32:3x300000",
     // Short rows whose statistics are found together, with rows among them that need more.
     "forward:f32:301x9", "forward:bf16/f32/f32:301x3", "forward:f16/f32/f32:301x4",
-    // Whole packs, but not whole lines: the order of work depends on where dx goes. Some rows are
-    // centred.
+    // Whole packs, but not whole lines: dx is cut otherwise than the sums are. Some rows are
+    // centred. Of an odd number of rows, the last is summed alone.
     "backward:bf16/f32:65x784:data=offset", "backward:f16/f32:65x784:data=offset",
     "backward:bf16/f32:65x768:data=offset:offset=1", "backward:f16/f32:65x96:data=offset:offset=1",
     // Parameters of 16 bits that are read as they are.
     "forward:bf16:9x20000", "forward:bf16:4x4097:offset=1,3,2", "forward:f16:3x70001:offset=1",
+    // Rows that threads share, or not, as their number has it; an odd number of 16-bit ones.
+    "forward:bf16:9x70001", "backward:bf16/f32:3x70001", "backward:f16/f32:11x66000",
     // A last segment of one column, on a single thread after whole lines of the row.
     "forward:f32:2x262145", "backward:bf16:2x262145", "forward:f64:3x63489"};
 
@@ -153,10 +155,10 @@ TEST(BatchInvariant, AddressesAndStridesDoNotMatter) {
 TEST(BatchInvariant, AGradientAlone) {
   for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
     auto backends = machines(set);
-    for (const char* text :
-         {"backward:f32:33x100", "backward:bf16/f32:33x784:data=offset",
-          "backward:f16/f32:33x768:data=offset", "backward:bf16/f32:33x768",
-          "backward:bf16/f32:9x5000", "backward_from_y:bf16/f32:33x784", "backward:f32:3x70000"}) {
+    for (const char* text : {"backward:f32:33x100", "backward:bf16/f32:33x784:data=offset",
+                             "backward:f16/f32:33x768:data=offset", "backward:bf16/f32:33x768",
+                             "backward:bf16/f32:9x5000", "backward_from_y:bf16/f32:33x784",
+                             "backward:f32:3x70000", "backward:f16/f32:3x70000"}) {
       for (const int alone : {0, 1, 2}) {
         const Problem all = parse(text);
         Problem one = all;

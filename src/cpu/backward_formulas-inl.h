@@ -43,8 +43,7 @@ struct BackwardFormulas {
     }
   };
 
-  /// The sums of g = dy * gamma and of g * xhat; of g * x instead in a row of one chunk that is not
-  /// centred. From y of dy * (y - beta), in which gamma cancels.
+  /// The sums of g = dy * gamma and of g * xhat. From y of dy * (y - beta), in which gamma cancels.
   struct Sums {
     HWY_ALIGN C g[max_lanes];
     HWY_ALIGN C weighted[max_lanes];
@@ -56,15 +55,12 @@ struct BackwardFormulas {
     C rstd;
   };
 
-  /// Whether x can do without centring, the mean's part being in the row's constant (and, in rows
-  /// of one chunk, in its sums): where the mean is at most twice 1 / rstd. And where rstd is near
-  /// enough to 1 for dy * gamma * x and dy * rstd to have the range of dy * gamma * xhat, but for a
-  /// factor of 2^8.
+  /// Whether the second stage can do without centring x, the mean's part being in the row's
+  /// constant: where the mean is at most twice 1 / rstd.
   static constexpr bool may_stay = sizeof(TX) == 2 && !from_y;
   static HWY_INLINE bool is_centred(Statistics row) {
     // A NaN is as good as either.
-    return !may_stay || std::abs(row.mean * row.rstd) > C(2) || row.rstd < C(0x1p-8) ||
-           row.rstd > C(0x1p8);
+    return !may_stay || std::abs(row.mean * row.rstd) > C(2);
   }
 
   /// The row as the second stage sees it. From x: dx = rstd * dy * gamma + constant +
@@ -83,31 +79,24 @@ struct BackwardFormulas {
     return from_y ? centred : hn::Mul(centred, rstd);
   }
 
-  /// Adds a vector's part to the sums of its columns.
-  template <bool centred>
-  static HWY_INLINE void add_columns(V dy, V source, V second, V rstd, V& dgamma, V& dbeta) {
-    // Where x may stay, rstd goes with dy: that product the second stage needs, too.
-    if constexpr (centred)
-      dgamma = hn::MulAdd(dy, weight(source, second, rstd), dgamma);
-    else
-      dgamma = hn::MulAdd(hn::Mul(dy, rstd), hn::Sub(source, second), dgamma);
-    // From y, whoever stores dgamma divides it by gamma.
-    dbeta = hn::Add(dbeta, dy);
-  }
-
   /// Adds a vector's part to the row's sums and, `columns`, to those of its columns.
-  template <bool columns, bool centred>
+  template <bool columns>
   static HWY_INLINE void add(V dy, V source, V gamma, V second, V rstd, V& g_sum, V& weighted_sum,
                              V& dgamma, V& dbeta) {
+    const V weighted = weight(source, second, rstd);
     if constexpr (from_y) {
       g_sum = hn::MulAdd(dy, gamma, g_sum);
-      weighted_sum = hn::MulAdd(dy, weight(source, second, rstd), weighted_sum);
+      weighted_sum = hn::MulAdd(dy, weighted, weighted_sum);
     } else {
       const V g = hn::Mul(dy, gamma);
       g_sum = hn::Add(g_sum, g);
-      weighted_sum = hn::MulAdd(g, centred ? weight(source, second, rstd) : source, weighted_sum);
+      weighted_sum = hn::MulAdd(g, weighted, weighted_sum);
     }
-    if constexpr (columns) add_columns<centred>(dy, source, second, rstd, dgamma, dbeta);
+    if constexpr (columns) {
+      // From y, whoever stores dgamma divides it by gamma.
+      dgamma = hn::MulAdd(dy, weighted, dgamma);
+      dbeta = hn::Add(dbeta, dy);
+    }
   }
 
   /// Adds a chunk's sums to those of the chunks before it.
@@ -126,12 +115,10 @@ struct BackwardFormulas {
     return pairs && value != value ? std::numeric_limits<C>::quiet_NaN() : value;
   }
 
-  /// From the sums over the whole row, of g and of g times x, or `of_xhat`.
-  static HWY_INLINE Factors factors(Statistics row, W share, W g_sum, W weighted_sum,
-                                    bool of_xhat = true) {
+  /// From the sums over the whole row.
+  static HWY_INLINE Factors factors(Statistics row, W share, W g_sum, W g_xhat_sum) {
     const W mean = static_cast<W>(row.mean), rstd = static_cast<W>(row.rstd), scale = -rstd * share;
     const bool centred = is_centred(row);
-    const W g_xhat_sum = of_xhat ? weighted_sum : rstd * (weighted_sum - mean * g_sum);
     const W slope = scale * g_xhat_sum * (from_y ? W(1) : rstd);
     const W shift = centred ? W(0) : slope * mean;
     return {row.mean, row.rstd, static_cast<C>(scale * g_sum - shift), static_cast<C>(slope),

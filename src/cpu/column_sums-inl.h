@@ -82,13 +82,14 @@ struct ColumnSummation {
       return hn::Div(sum, hn::Load(d, last));
     };
     // One pack in order.
-    const auto store_pack = [&](size_t i, TP* pack) HWY_ATTR {
+    const auto store_pack = [&](size_t i, TP* pack, auto cache) HWY_ATTR {
+      constexpr Cache kept = decltype(cache)::value;
       if constexpr (!pairs) {
-        store(d, total_of(from.first + i), pack);
+        P::template write<kept>(total_of(from.first + i), hn::Zero(d), pack);
       } else {
         const V even = total_of(from.even + i / 2), odd = total_of(from.odd + i / 2);
         if constexpr (std::is_same_v<TP, BFloat16>) {
-          P::template write<Cache::keep>(even, odd, pack);
+          P::template write<kept>(even, odd, pack);
         } else {
           HWY_ALIGN C lane_even[hn::MaxLanes(D())], lane_odd[hn::MaxLanes(D())];
           hn::Store(even, d, lane_even);
@@ -100,19 +101,22 @@ struct ColumnSummation {
         }
       }
     };
+    using Keep = std::integral_constant<Cache, Cache::keep>;
+    using Bypass = std::integral_constant<Cache, Cache::bypass>;
     size_t i = 0;
-    if constexpr (!pairs && can_stream<D, TP>) {
+    constexpr bool in_order = pairs ? std::is_same_v<TP, BFloat16> : can_stream<D, TP>;
+    if constexpr (in_order && P::template streams<TP>) {
       if (streaming && Lines<TP>::before(to) == 0) {
         for (; i + Lines<TP>::line <= n; i += Lines<TP>::line)
           for (size_t part = i; part < i + Lines<TP>::line; part += step)
-            stream(d, total_of(from.first + part), to + part);
+            store_pack(part, to + part, Bypass());
       }
     }
-    for (; i + step <= n; i += step) store_pack(i, to + i);
+    for (; i + step <= n; i += step) store_pack(i, to + i, Keep());
     if (i == n) return;
     // The sums are padded.
     HWY_ALIGN TP last[P::parts * hn::MaxLanes(D())];
-    store_pack(i, last);
+    store_pack(i, last, Keep());
     std::memcpy(to + i, last, (n - i) * sizeof(TP));
   }
 };

@@ -178,11 +178,17 @@ HWY_INLINE void stream(D d, hn::Vec<D> value, T* to) {
   }
 }
 
-/// Where the memory is that the first stage, now at `from`, needs soon; maybe past the end of the
-/// array, which is for prefetch alone.
+/// `elements` later; maybe past the end of the array, which is for prefetch alone.
+template <typename T>
+HWY_INLINE const T* later(const T* from, int64_t elements) {
+  return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(from) +
+                                    static_cast<uintptr_t>(elements) * sizeof(T));
+}
+
+/// What the first stage, now at `from`, needs soon.
 template <typename T>
 HWY_INLINE const T* ahead_of(const T* from) {
-  return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(from) + policy::prefetch_bytes);
+  return later(from, policy::prefetch_bytes / int64_t{sizeof(T)});
 }
 
 template <typename T>

@@ -102,9 +102,9 @@ struct BackwardKernels {
   /// The sums of a row from those of its segments.
   GradientSums (*merge)(const GradientSums* parts, std::int64_t count);
   /// dx of one segment of up to max_shared_rows rows, of which the first of each row's GradientSums
-  /// is the row's. Asks for the segment of the rows that are `ahead_rows` later, if not 0.
+  /// is the row's.
   void (*segment)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
-                  std::int64_t segment, const GradientSums* of_rows, std::int64_t ahead_rows);
+                  std::int64_t segment, const GradientSums* of_rows);
   /// high + low += sum, exact but for the rounding of low.
   void (*compensate)(void* high, void* low, const void* sum, std::int64_t count);
   /// sum = high + low, or high where that is not finite.

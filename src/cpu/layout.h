@@ -89,7 +89,12 @@ struct BackwardLayout {
     if (plan.schedule == Schedule::segments) {
       const auto row_bytes =
           p.cols * static_cast<std::int64_t>(size_of(p.x_dtype) + size_of(p.y_dtype));
-      group = std::min(policy::max_shared_rows, rows_per_group(p.rows, row_bytes, plan.device));
+      // In one group, column sums live and die in the first-level cache: 1.2 to 1.7 times as fast,
+      // even where the rows come from memory twice.
+      group =
+          p.rows <= policy::max_shared_rows
+              ? p.rows
+              : std::min(policy::max_shared_rows, rows_per_group(p.rows, row_bytes, plan.device));
       const Segments segments = segments_of(p.cols, p.x_dtype);
       sums = carver.take<GradientSums>(2 * group * segments.count);
       // With one group a segment's sums live and die on its task's stack.

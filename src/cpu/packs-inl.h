@@ -75,6 +75,21 @@ struct Pack {
     hn::StoreU(a, D(), to.first + i);
   }
 
+  // Vector k of a pack by itself, where registers are few: of a pack as it was loaded, of columns.
+  using Raw = V;
+  template <typename T>
+  static HWY_INLINE Raw raw(const T* from) {
+    return load(D(), from);
+  }
+  template <size_t k>
+  static HWY_INLINE V part(Raw pack) {
+    return pack;
+  }
+  template <size_t k, typename Q>
+  static HWY_INLINE Q* part(Columns<Q> all, size_t i) {
+    return all.first + i;
+  }
+
   /// `old` in all lanes but [begin, end).
   static HWY_INLINE void only(V& a, V&, V old_a, V, size_t begin, size_t end) {
     const D d;
@@ -122,13 +137,14 @@ struct Pack<D, true> {
   static constexpr bool streams = 2 * hn::MaxLanes(D()) * sizeof(T) <= 64;
   static HWY_INLINE size_t step() { return 2 * hn::Lanes(D()); }
 
-  static HWY_INLINE hn::Vec<Bits> raw(const BFloat16* from) {
+  using Raw = hn::Vec<Bits>;
+  static HWY_INLINE Raw raw(const BFloat16* from) {
     return once(hn::BitCast(Bits(), hn::LoadU(Halves(), reinterpret_cast<const uint16_t*>(from))));
   }
-  static HWY_INLINE V odd(hn::Vec<Bits> raw) {
+  static HWY_INLINE V odd(Raw raw) {
     return hn::BitCast(D(), hn::And(raw, hn::Set(Bits(), 0xffff0000u)));
   }
-  static HWY_INLINE V even(hn::Vec<Bits> raw) { return hn::BitCast(D(), hn::ShiftLeft<16>(raw)); }
+  static HWY_INLINE V even(Raw raw) { return hn::BitCast(D(), hn::ShiftLeft<16>(raw)); }
 
   static HWY_INLINE void read(const BFloat16* from, V& a, V& b) {
     const auto bits = raw(from);
@@ -180,6 +196,15 @@ struct Pack<D, true> {
   static HWY_INLINE void write_columns(V a, V b, Columns<C> to, size_t i) {
     hn::StoreU(a, D(), place(to.even, i));
     hn::StoreU(b, D(), place(to.odd, i));
+  }
+
+  template <size_t k>
+  static HWY_INLINE V part(Raw pack) {
+    return k == 0 ? even(pack) : odd(pack);
+  }
+  template <size_t k, typename Q>
+  static HWY_INLINE Q* part(Columns<Q> all, size_t i) {
+    return place(k == 0 ? all.even : all.odd, i);
   }
 
   /// `old` in all lanes but [begin, end).

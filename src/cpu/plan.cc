@@ -23,13 +23,12 @@ Status check(const Device& device) {
 }
 
 /// How rows of `row_bytes` (everything read and written) are shared out.
-Schedule choose(std::int64_t rows, std::int64_t cols, std::int64_t row_bytes,
+Schedule choose(std::int64_t rows, std::int64_t row_bytes, bool too_long,
                 std::int64_t tasks_of_rows, const Segments& segments, const Device& device) {
   if (device.threads == 1 ||
       row_bytes <= policy::calling_thread_bytes / std::max<std::int64_t>(rows, 1)) {
     return Schedule::calling_thread;
   }
-  const bool too_long = cols > policy::shared_row_cols;
   const bool too_few = tasks_of_rows < device.threads && segments.count >= device.threads;
   return too_long || too_few ? Schedule::segments : Schedule::rows;
 }
@@ -43,7 +42,12 @@ Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device) {
   const Segments segments = segments_of(problem.cols, problem.x_dtype);
   const auto row_bytes =
       problem.cols * static_cast<std::int64_t>(size_of(problem.x_dtype) + size_of(problem.y_dtype));
-  result.schedule = choose(problem.rows, problem.cols, row_bytes, problem.rows, segments, device);
+  // With few rows a thread, an uneven rest of them would cost more than sharing does.
+  const std::int64_t x_bytes = problem.cols * static_cast<std::int64_t>(size_of(problem.x_dtype));
+  const bool too_long = x_bytes > policy::shared_row_bytes ||
+                        (problem.cols > policy::shared_row_cols &&
+                         problem.rows < device.threads * policy::tasks_per_thread);
+  result.schedule = choose(problem.rows, row_bytes, too_long, problem.rows, segments, device);
   result.streaming_stores = problem.rows > 0 && row_bytes > device.cache_shared / 2 / problem.rows;
   const std::int64_t most = device.threads * policy::tasks_per_thread;
   if (result.schedule == Schedule::rows) {
@@ -69,8 +73,8 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
                                                                   size_of(problem.y_dtype));
   result.row_blocks =
       policy::row_blocks(problem.rows, problem.cols, compute_dtype(problem.x_dtype));
-  result.schedule =
-      choose(problem.rows, problem.cols, row_bytes, result.row_blocks, segments, device);
+  result.schedule = choose(problem.rows, row_bytes, problem.cols > policy::shared_row_cols,
+                           result.row_blocks, segments, device);
   // Only one block of rows can be shared by threads; more blocks are tasks of their own.
   if (result.schedule == Schedule::segments && result.row_blocks > 1)
     result.schedule = Schedule::rows;

@@ -221,8 +221,7 @@ void run_shared_rows(const Run& run, ParallelFor parallel_for) {
       const std::int64_t task = forwards ? index : tasks - 1 - index;
       for (std::int64_t i = first(task); i < first(task + 1); ++i) {
         const std::int64_t s = forwards ? i : first(task) + first(task + 1) - 1 - i;
-        if (run.arguments.dx)
-          run.kernels.segment(run.arguments, begin, end, s, now, end < rows ? group : 0);
+        if (run.arguments.dx) run.kernels.segment(run.arguments, begin, end, s, now);
         if (end < rows) read(end, s, next);
       }
       hwy::FlushStream();

@@ -1,0 +1,238 @@
+// 16-bit rows in LayerNorm backward on one instruction set: the first stage takes two rows at once,
+// so that gamma and the column sums come and go once for both. Included once per instruction set.
+#if defined(FUSEDNORM_CPU_BACKWARD_TWO_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FUSEDNORM_CPU_BACKWARD_TWO_ROWS_INL_H_
+#undef FUSEDNORM_CPU_BACKWARD_TWO_ROWS_INL_H_
+#else
+#define FUSEDNORM_CPU_BACKWARD_TWO_ROWS_INL_H_
+#endif
+
+#include "cpu/backward_rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fusednorm::cpu {
+namespace HWY_NAMESPACE {
+
+template <typename TX, typename TY, bool from_y>
+struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
+  using Rows = BackwardRows<TX, TY, from_y>;
+  using Rows::bypasses;
+  using Rows::past;
+  using Rows::pieces;
+  using Rows::statistics;
+  using typename Rows::Block;
+  using typename Rows::C;
+  using typename Rows::ColumnSum;
+  using typename Rows::D;
+  using typename Rows::Factors;
+  using typename Rows::First;
+  using typename Rows::P;
+  using typename Rows::Pieces;
+  using typename Rows::PTail;
+  using typename Rows::Second;
+  using typename Rows::Statistics;
+  using typename Rows::Sums;
+  using typename Rows::TS;
+  using typename Rows::V;
+  using typename Rows::W;
+
+  /// The first stage of a row, or of two. A row's sums do not depend on what goes with it, nor do
+  /// those of columns: they grow row by row either way. One register a sum, for two rows take all
+  /// there are.
+  template <bool two, bool columns>
+  static HWY_INLINE void sum_rows(First first, First second, V& g0, V& w0, V& g1, V& w1) {
+    const D d;
+    const size_t step = P::step();
+    const V mean0 = hn::Set(d, first.row.mean), rstd0 = hn::Set(d, first.row.rstd),
+            mean1 = hn::Set(d, second.row.mean), rstd1 = hn::Set(d, second.row.rstd);
+    g0 = w0 = g1 = w1 = hn::Zero(d);
+    // Before whole packs: its column sums lie across theirs, and a vector that is read across two
+    // stores waits until both have left.
+    const PTail tail(first.n);
+    if (tail.count) {
+      Rows::template add_tail<columns>(first, tail, mean0, rstd0, g0, g0, w0, w0);
+      if constexpr (two)
+        Rows::template add_tail<columns>(second, tail, mean1, rstd1, g1, g1, w1, w1);
+    }
+    const auto add = [&](size_t i) FUSEDNORM_INLINE {
+      const auto dy0 = P::raw(first.p.dy + i), dy1 = P::raw(second.p.dy + i);
+      const auto source0 = P::raw(first.p.source + i), source1 = P::raw(second.p.source + i);
+      const auto half = [&](auto part) FUSEDNORM_INLINE {
+        constexpr size_t k = decltype(part)::value;
+        const V gamma = hn::LoadU(d, P::template part<k>(first.p.gamma, i));
+        V beta0 = mean0, beta1 = mean1, dgamma = mean0, dbeta = mean0;
+        if constexpr (from_y) beta0 = beta1 = hn::LoadU(d, P::template part<k>(first.p.beta, i));
+        C* to_dgamma = P::template part<k>(first.dgamma, i);
+        C* to_dbeta = P::template part<k>(first.dbeta, i);
+        if constexpr (columns) {
+          dgamma = hn::LoadU(d, to_dgamma);
+          dbeta = hn::LoadU(d, to_dbeta);
+        }
+        Rows::template add<columns>(P::template part<k>(dy0), P::template part<k>(source0), gamma,
+                                    beta0, rstd0, g0, w0, dgamma, dbeta);
+        if constexpr (two)
+          Rows::template add<columns>(P::template part<k>(dy1), P::template part<k>(source1), gamma,
+                                      beta1, rstd1, g1, w1, dgamma, dbeta);
+        if constexpr (columns) {
+          hn::StoreU(dgamma, d, to_dgamma);
+          hn::StoreU(dbeta, d, to_dbeta);
+        }
+      };
+      half(std::integral_constant<size_t, 0>());
+      if constexpr (Rows::pairs) half(std::integral_constant<size_t, 1>());
+    };
+    size_t i = 0;
+    if (first.ahead_dy)
+      for (const size_t turn = 2 * step; i + turn <= first.n; i += turn) {
+        prefetch(first.ahead_dy + i, turn);
+        prefetch(first.ahead_source + i, turn);
+        if constexpr (two) {
+          prefetch(second.ahead_dy + i, turn);
+          prefetch(second.ahead_source + i, turn);
+        }
+        add(i);
+        add(i + step);
+      }
+    for (; i + step <= first.n; i += step) add(i);
+  }
+
+  template <bool two, bool columns>
+  static HWY_NOINLINE void sum_chunk(First first, First second, bool starts, Sums* sums) {
+    V g0, w0, g1, w1;
+    sum_rows<two, columns>(first, second, g0, w0, g1, w1);
+    Rows::join(g0, starts, sums[0].g);
+    Rows::join(w0, starts, sums[0].weighted);
+    if constexpr (!two) return;
+    Rows::join(g1, starts, sums[two].g);
+    Rows::join(w1, starts, sums[two].weighted);
+  }
+
+  static void sum(const Block& block, bool starts, Sums* sums) {
+    const auto both = block.columns ? &sum_chunk<true, true> : &sum_chunk<true, false>;
+    const auto one = block.columns ? &sum_chunk<false, true> : &sum_chunk<false, false>;
+    for (int64_t r = 0; r < block.rows; r += 2) {
+      const First first = block.first(r, 2);
+      if (r + 1 < block.rows)
+        both(first, block.first(r + 1, 2), starts, sums + r);
+      else
+        one(first, first, starts, sums + r);
+    }
+  }
+
+  template <Cache cache>
+  static HWY_NOINLINE void write_one(Second second) {
+    Rows::template write<cache>(second);
+  }
+  static void write_chunk(const Second& second, bool bypass) {
+    // The last segment of a row may be as short as it likes.
+    if (bypass && Lines<TX>::fit(second.dx, static_cast<int64_t>(second.n)))
+      write_one<past>(second);
+    else
+      write_one<Cache::keep>(second);
+  }
+
+  /// Rows of one chunk, with dx: the first stage of the next two rows, then the second of these.
+  template <bool columns, Cache cache>
+  static HWY_NOINLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
+                                      ColumnSums sums) {
+    const D d;
+    const W share = W(1) / static_cast<W>(a.cols);
+    const auto n = static_cast<size_t>(a.cols);
+    const int64_t dy_stride = a.dy_stride, source_stride = a.source_stride, dx_stride = a.dx_stride;
+    // What the next turn sums, or more where that would be too late.
+    const int64_t row_bytes = a.cols * int64_t{sizeof(TX)},
+                  ahead = std::max<int64_t>(4, policy::least_prefetch_bytes / row_bytes);
+    Pieces next = pieces(a, begin, 0), now = next;
+    TX* dx = static_cast<TX*>(a.dx) + begin * dx_stride;
+    Factors factors0 = {}, factors1 = {};
+    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
+                    dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
+    // The first turn writes nothing, and the last sums nothing.
+    for (int64_t row = begin - 2; row < end; row += 2) {
+      const int64_t left = end - row - 2;
+      const Statistics own0 = statistics(a, left > 0 ? row + 2 : end - 1),
+                       own1 = statistics(a, left > 1 ? row + 3 : end - 1);
+      const First first = {next, n, own0, dgamma, dbeta};
+      V g0 = hn::Zero(d), w0 = g0, g1 = g0, w1 = g0;
+      if (HWY_LIKELY(left > 1)) {
+        const Pieces beside = {next.dy + dy_stride, next.source + source_stride, next.gamma,
+                               next.beta};
+        sum_rows<true, columns>(first, {beside, n, own1, dgamma, dbeta}, g0, w0, g1, w1);
+      } else if (left == 1) {
+        Sums last;
+        const Pieces p = {next.dy, next.source, next.gamma.at(0), next.beta.at(0)};
+        const First alone = {p, n, {own0.mean, own0.rstd}, dgamma.at(0), dbeta.at(0)};
+        sum_chunk<false, columns>(alone, alone, true, &last);
+        g0 = hn::Load(d, last.g);
+        w0 = hn::Load(d, last.weighted);
+      }
+      for (int64_t r = row; row >= begin && r < row + 2 && r < end; ++r) {
+        if (cache == Cache::bypass) Lines<TX>::prefetch_edges(dx + dx_stride, P::step());
+        Rows::template write<cache>({now, dx, n, factors0, later(now.dy, ahead * dy_stride),
+                                     later(now.source, ahead * source_stride)});
+        factors0 = factors1;
+        now.dy += dy_stride;
+        now.source += source_stride;
+        dx += dx_stride;
+      }
+      const auto total = [&](V v) FUSEDNORM_INLINE {
+        return static_cast<W>(hn::GetLane(hn::SumOfLanes(d, v)));
+      };
+      factors0 = Rows::factors(own0, share, total(g0), total(w0));
+      factors1 = Rows::factors(own1, share, total(g1), total(w1));
+      next.dy += 2 * dy_stride;
+      next.source += 2 * source_stride;
+    }
+  }
+
+  /// Rows of any length, a chunk of each stage at a time; the second stage is two rows behind.
+  static void long_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
+    const bool bypass = bypasses(a);
+    const W share = W(1) / static_cast<W>(a.cols);
+    Sums partial[2];
+    Statistics own[2];
+    W g_sum[2] = {}, g_xhat_sum[2] = {};
+    Factors factors[2] = {};
+    int64_t writes = 0;  // rows
+    for (int64_t next = begin; next < end || writes > 0; next += 2) {
+      const int64_t rows = std::clamp<int64_t>(end - next, 0, 2);
+      for (int64_t r = 0; r < rows; ++r) own[r] = statistics(a, next + r);
+      for (Position at(a.segments, whole_chunk, 0); at.row == 0; at.advance()) {
+        // What the next turn sums.
+        const Pieces p = pieces(a, next, at.column);
+        const bool ends = at.column + at.length == a.cols;
+        const TY* soon_dy = later(p.dy, ends ? 2 * a.dy_stride - at.column : at.length);
+        const TS* soon_source = later(p.source, ends ? 2 * a.source_stride - at.column : at.length);
+        Block block = Rows::block(a, p, at.length, own, rows, sums, a.cols, at.column);
+        if (writes == 0) {
+          block.next_dy = soon_dy;
+          block.next_source = soon_source;
+        }
+        sum(block, at.first, partial);
+        for (int64_t r = 0; at.last && r < rows; ++r) {
+          const W g = Rows::total(partial[r].g), weighted = Rows::total(partial[r].weighted);
+          g_sum[r] = at.first_segment() ? g : g_sum[r] + g;
+          g_xhat_sum[r] = at.first_segment() ? weighted : g_xhat_sum[r] + weighted;
+        }
+        for (int64_t r = 0; r < writes; ++r) {
+          const int64_t row = next - 2 + r;
+          TX* dx = static_cast<TX*>(a.dx) + row * a.dx_stride;
+          const Span span(at, bypass ? Lines<TX>::before(dx) : 0);
+          if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + 2 * a.dx_stride, P::step());
+          write_chunk({pieces(a, row, span.begin), dx + span.begin,
+                       static_cast<size_t>(span.end - span.begin), factors[r],
+                       later(soon_dy, r * a.dy_stride), later(soon_source, r * a.source_stride)},
+                      bypass);
+        }
+      }
+      writes = a.dx ? rows : 0;
+      for (int64_t r = 0; r < writes; ++r)
+        factors[r] = Rows::factors(own[r], share, g_sum[r], g_xhat_sum[r]);
+    }
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fusednorm::cpu
+HWY_AFTER_NAMESPACE();
+#endif
