@@ -60,7 +60,7 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
     ColumnSum dgamma;
     ColumnSum dbeta;
     bool columns;       ///< whether these are wanted
-    const TY* next_dy;  ///< of the block that follows, if nobody else asks for it
+    const TY* next_dy;  ///< of the block that follows; null if somebody else asks for it
     const TS* next_source;
 
     /// Row r, which asks for the row that is summed `next_row` rows after it.
@@ -72,8 +72,9 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
       // Past the block, counted from the one that follows.
       const int64_t skip = r + next_row - rows;
       f.ahead_dy = skip < 0 ? dy + next_row * dy_stride : later(next_dy, skip * dy_stride);
-      f.ahead_source =
-          skip < 0 ? source + next_row * source_stride : later(next_source, skip * source_stride);
+      if (next_source)
+        f.ahead_source =
+            skip < 0 ? source + next_row * source_stride : later(next_source, skip * source_stride);
       return f;
     }
   };

@@ -85,10 +85,10 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     if (first.ahead_dy)
       for (const size_t turn = 2 * step; i + turn <= first.n; i += turn) {
         prefetch(first.ahead_dy + i, turn);
-        prefetch(first.ahead_source + i, turn);
-        if constexpr (two) {
-          prefetch(second.ahead_dy + i, turn);
-          prefetch(second.ahead_source + i, turn);
+        if constexpr (two) prefetch(second.ahead_dy + i, turn);
+        if (first.ahead_source) {
+          prefetch(first.ahead_source + i, turn);
+          if constexpr (two) prefetch(second.ahead_source + i, turn);
         }
         add(i);
         add(i + step);
@@ -203,11 +203,10 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         const bool ends = at.column + at.length == a.cols;
         const TY* soon_dy = later(p.dy, ends ? 2 * a.dy_stride - at.column : at.length);
         const TS* soon_source = later(p.source, ends ? 2 * a.source_stride - at.column : at.length);
+        // Either stage asks for one array: what one asks for at once is waited for at once.
         Block block = Rows::block(a, p, at.length, own, rows, sums, a.cols, at.column);
-        if (writes == 0) {
-          block.next_dy = soon_dy;
-          block.next_source = soon_source;
-        }
+        block.next_dy = soon_dy;
+        if (writes == 0) block.next_source = soon_source;
         sum(block, at.first, partial);
         for (int64_t r = 0; at.last && r < rows; ++r) {
           const W g = Rows::total(partial[r].g), weighted = Rows::total(partial[r].weighted);
@@ -219,9 +218,9 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
           TX* dx = static_cast<TX*>(a.dx) + row * a.dx_stride;
           const Span span(at, bypass ? Lines<TX>::before(dx) : 0);
           if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + 2 * a.dx_stride, P::step());
-          write_chunk({pieces(a, row, span.begin), dx + span.begin,
-                       static_cast<size_t>(span.end - span.begin), factors[r],
-                       later(soon_dy, r * a.dy_stride), later(soon_source, r * a.source_stride)},
+          const Pieces now = pieces(a, row, span.begin);
+          write_chunk({now, dx + span.begin, static_cast<size_t>(span.end - span.begin), factors[r],
+                       now.dy, later(soon_source, r * a.source_stride)},
                       bypass);
         }
       }
