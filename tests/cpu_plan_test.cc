@@ -61,6 +61,32 @@ TEST(Plan, RowBlocksAreAFunctionOfTheShapeAlone) {
   }
 }
 
+// Forward: a row to a thread where each has four of them and a row fits its part of the cache.
+TEST(Plan, ThreadsShareRowsThatAreFewOrVeryLong) {
+  const cpu::Device device = make_device(cpu::instruction_sets()[0], 8);
+  for (const auto& [text, schedule] : {std::pair("forward:f32:32x70000", cpu::Schedule::rows),
+                                       std::pair("forward:f32:31x70000", cpu::Schedule::segments),
+                                       std::pair("forward:f32:8x60000", cpu::Schedule::rows),
+                                       std::pair("forward:f32:7x60000", cpu::Schedule::segments),
+                                       std::pair("forward:f32:64x600000", cpu::Schedule::segments),
+                                       std::pair("forward:bf16:64x600000", cpu::Schedule::rows)}) {
+    const auto plan = cpu::plan(forward_problem(parse(text)), device);
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->schedule, schedule) << text;
+  }
+}
+
+// Backward: the column sums of up to eight shared rows need no room, for they never leave a task.
+TEST(Plan, FewSharedRowsKeepTheirColumnSums) {
+  const cpu::Device device = make_device(cpu::instruction_sets()[0], 8);
+  const auto eight = cpu::plan(backward_problem(parse("backward:f32:8x1000000")), device);
+  const auto nine = cpu::plan(backward_problem(parse("backward:f32:9x1000000")), device);
+  ASSERT_TRUE(eight && nine);
+  EXPECT_EQ(eight->schedule, cpu::Schedule::segments);
+  EXPECT_LT(eight->workspace_bytes, std::size_t{1} << 20);
+  EXPECT_GT(nine->workspace_bytes, std::size_t{8} * 1000000);
+}
+
 const char* word_of(cpu::Schedule schedule) {
   switch (schedule) {
     case cpu::Schedule::calling_thread:

@@ -60,7 +60,7 @@ struct Backward : BackwardKind<TX, TY, from_y> {
     HWY_INLINE void take(const BackwardArguments& a, int64_t column, int64_t n) {
       if (!a.expand) return;
       // Also asks for the next chunk's: this one's is read in a moment.
-      const auto take_one = [&](const void* given, double constant, C* to) {
+      const auto take_one = [&](const void* given, double constant, C* to) HWY_ATTR {
         const char* from =
             given ? static_cast<const char*>(given) + column * a.param_size : nullptr;
         const auto bytes = static_cast<size_t>(n * a.param_size);
@@ -138,8 +138,8 @@ struct Backward : BackwardKind<TX, TY, from_y> {
         const int64_t rows = row + 1 < row_end ? 1 : row_begin - row, columns = rows < 1 ? n : 0;
         Kind::write_chunk(
             {p, static_cast<TX*>(a.dx) + row * a.dx_stride + column, static_cast<size_t>(n),
-             of_row[row - row_begin], later(p.dy, rows * a.dy_stride + columns),
-             later(p.source, rows * a.source_stride + columns)},
+             of_row[row - row_begin], later(p.dy, columns, rows, a.dy_stride),
+             later(p.source, columns, rows, a.source_stride)},
             bypass);
       }
       column += n;

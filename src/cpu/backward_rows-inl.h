@@ -59,22 +59,22 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
     int64_t source_stride;
     ColumnSum dgamma;
     ColumnSum dbeta;
-    bool columns;       ///< whether these are wanted
-    const TY* next_dy;  ///< of the block that follows; null if somebody else asks for it
-    const TS* next_source;
+    bool columns;           ///< whether these are wanted
+    const TY* next_dy;      ///< of the block that follows; null if somebody else asks for it
+    const TS* next_source;  ///< likewise
 
     /// Row r, which asks for the row that is summed `next_row` rows after it.
     HWY_INLINE First first(int64_t r, int64_t next_row) const {
       const TY* dy = p.dy + r * dy_stride;
       const TS* source = p.source + r * source_stride;
       First f{{dy, source, p.gamma, p.beta}, n, row[r], dgamma, dbeta};
-      if (!next_dy) return f;
       // Past the block, counted from the one that follows.
       const int64_t skip = r + next_row - rows;
-      f.ahead_dy = skip < 0 ? dy + next_row * dy_stride : later(next_dy, skip * dy_stride);
+      if (next_dy)
+        f.ahead_dy = later(skip < 0 ? dy : next_dy, 0, skip < 0 ? next_row : skip, dy_stride);
       if (next_source)
         f.ahead_source =
-            skip < 0 ? source + next_row * source_stride : later(next_source, skip * source_stride);
+            later(skip < 0 ? source : next_source, 0, skip < 0 ? next_row : skip, source_stride);
       return f;
     }
   };

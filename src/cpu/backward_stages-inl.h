@@ -16,13 +16,14 @@ namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// What the first stage adds to, beside the second.
+enum class Adds { nothing, row, columns };
+
 /// Stages take a segment chunk by chunk, as forward's do.
 template <typename TX, typename TY, bool from_y>
 struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
   using Formulas = BackwardFormulas<TX, TY, from_y>;
-  using Formulas::may_stay;
   using Formulas::pairs;
-  using typename Formulas::C;
   using typename Formulas::ColumnSum;
   using typename Formulas::D;
   using typename Formulas::Factors;
@@ -49,7 +50,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     TX* dx;
     size_t n;  ///< 0: no chunk
     Factors row;
-    const TY* ahead_dy;  ///< what the first stage needs soon
+    const TY* ahead_dy;  ///< what the first stage needs soon; its own dy: asks for nothing
     const TS* ahead_source;
   };
 
@@ -107,7 +108,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
 
   template <bool columns>
   static HWY_INLINE void add_pack(const First& f, size_t i, V mean, V rstd, V& g, V& w) {
-    static_assert(!pairs || !columns, "16-bit rows are summed two at a time");
+    static_assert(!pairs, "bf16 is summed two rows at a time");
     V dy, source, gamma, second = mean, dgamma = mean, dbeta = mean, none = mean;
     P::read(f.p.dy + i, dy, none);
     P::read(f.p.source + i, source, none);
@@ -128,19 +129,21 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
   /// column sums and streaming stores are spread evenly, and none waits for a burst of others.
   /// Neither depends on what goes with it: sums and gradients are the same. Returns whether ties
   /// wait for `exact`.
-  template <bool columns, bool exact, Cache cache, bool centred>
+  template <Adds adds, bool exact, Cache cache, bool centred>
   static HWY_INLINE bool both_stages(const First& first, const Second& second, V& g_sum,
                                      V& weighted_sum) {
     const D d;
-    const size_t step = P::step(), turn = 2 * step;
+    constexpr bool sums = adds != Adds::nothing, columns = adds == Adds::columns;
+    const size_t step = P::step(), turn = 2 * step, line = HWY_MAX(turn, Lines<TX>::line);
     const V own_mean = hn::Set(d, first.row.mean), own_rstd = hn::Set(d, first.row.rstd);
     const V mean = hn::Set(d, second.row.mean), rstd = hn::Set(d, second.row.rstd),
             constant = hn::Set(d, second.row.constant), slope = hn::Set(d, second.row.slope);
     V g0 = hn::Zero(d), g1 = g0, w0 = g0, w1 = g0;
-    const PTail own_tail(first.n), tail(second.n);
+    const PTail own_tail(sums ? first.n : 0), tail(second.n);
     // Before whole packs: its column sums lie across theirs, and a vector that is read across two
     // stores waits until both have left.
-    if (own_tail.count) add_tail<columns>(first, own_tail, own_mean, own_rstd, g0, g1, w0, w1);
+    if (sums && own_tail.count)
+      add_tail<columns>(first, own_tail, own_mean, own_rstd, g0, g1, w0, w1);
     constexpr bool has_edges = cache == Cache::bypass;
     const Lines<TX> lines(second.dx, has_edges ? second.n : 0, step);
     size_t begin = 0, end = second.n;
@@ -172,15 +175,17 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     };
     // Two packs of either stage.
     const auto sum_one = [&](size_t i, V& g, V& w) FUSEDNORM_INLINE {
-      add_pack<columns>(first, i, own_mean, own_rstd, g, w);
+      if constexpr (sums) add_pack<columns>(first, i, own_mean, own_rstd, g, w);
     };
     const auto sum_two = [&](size_t i) FUSEDNORM_INLINE {
       sum_one(i, g0, w0);
       sum_one(i + step, g1, w1);
     };
+    const auto ask = [&](size_t i, size_t n) FUSEDNORM_INLINE {
+      prefetch(next_dy + i, n);
+      prefetch(next_source + i, n);
+    };
     const auto write_two = [&](size_t i) FUSEDNORM_INLINE {
-      prefetch(next_dy + i, turn);
-      prefetch(next_source + i, turn);
       V a0, b0 = mean, a1, b1 = mean;
       gradients(i, a0, b0);
       gradients(i + step, a1, b1);
@@ -188,7 +193,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
       write(a0, b0, i);
       write(a1, b1, i + step);
     };
-    const size_t count = end - begin, summed = first.n - own_tail.count;
+    const size_t count = end - begin, summed = sums ? first.n - own_tail.count : 0;
     size_t i = 0, j = 0;
     // Sums go first, by two turns from where writing begins. Where rows are multiples of 4 KiB,
     // what is summed and what is written do not differ in the bits by which the core tells a read
@@ -196,6 +201,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     for (; i < begin + 2 * turn && i + turn <= summed; i += turn) sum_two(i);
     for (; i + turn <= summed && j + turn <= count; i += turn, j += turn) {
       sum_two(i);
+      ask(j, turn);
       write_two(j);
     }
     if (cache == Cache::keep && first.ahead_dy)
@@ -206,7 +212,11 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
       }
     for (; i + turn <= summed; i += turn) sum_two(i);
     if (i < summed) sum_one(i, g0, w0);
-    for (const size_t whole = count - (count - j) % turn; j != whole; j += turn) write_two(j);
+    for (const size_t whole = count - (count - j) % line; j != whole; j += line) {
+      ask(j, line);
+      for (size_t k = 0; k < line; k += turn) write_two(j + k);
+    }
+    for (; j + turn <= count; j += turn) write_two(j);
     for (; j < count; j += step) {
       V a, b = mean;
       gradients(j, a, b);
@@ -234,49 +244,21 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     return !exact && P::any(ties);
   }
 
-  // By value: an object whose address is known lives in memory, and is read again before the stores
-  // to it have left the queue.
+  /// The second stage alone.
+  template <bool exact, Cache cache, bool centred>
+  static HWY_INLINE bool write(const Second& second) {
+    V g = hn::Zero(D()), weighted = g;
+    return both_stages<Adds::nothing, exact, cache, centred>({second.p, 0, {}, {}, {}}, second, g,
+                                                             weighted);
+  }
 
-  /// The second stage where it is rare, into the cache: of a row that is centred while others stay,
-  /// or once more where there were ties.
+  /// The same where it is rare, into the cache. By value: an object whose address is known lives in
+  /// memory, and is read again before the stores to it have left the queue.
   template <bool centred>
   static HWY_NOINLINE void write_apart(Second second) {
-    V g = hn::Zero(D()), weighted = g;
     second.ahead_dy = second.p.dy;
     second.ahead_source = second.p.source;
-    both_stages<false, true, Cache::keep, centred>({second.p, 0, {}, {}, {}}, second, g, weighted);
-  }
-  static void write_into_cache(const Second& second) {
-    if (may_stay && second.row.centred)
-      write_apart<true>(second);
-    else
-      write_apart<!may_stay>(second);
-  }
-
-  /// For a rare call: field by field, for what is handed over whole lies in memory from the start,
-  /// and every row would store it.
-  static HWY_INLINE Second fresh(const Second& s) {
-    return {{s.p.dy, s.p.source, s.p.gamma.at(0), s.p.beta.at(0)},
-            s.dx,
-            s.n,
-            {s.row.mean, s.row.rstd, s.row.constant, s.row.slope, s.row.centred},
-            s.ahead_dy,
-            s.ahead_source};
-  }
-
-  /// The second stage alone. In place nothing could be written again, and what stays in the cache
-  /// is written with every tie at once.
-  template <Cache cache>
-  static HWY_INLINE void write(Second second) {
-    const bool apart = may_stay && second.row.centred;
-    V g = hn::Zero(D()), weighted = g;
-    bool ties = false;
-    if (HWY_LIKELY(!apart))
-      ties = both_stages<false, cache == Cache::keep, cache, !may_stay>({second.p, 0, {}, {}, {}},
-                                                                        second, g, weighted);
-    if (HWY_UNLIKELY(ties)) write_apart<!may_stay>(fresh(second));
-    if constexpr (may_stay)
-      if (HWY_UNLIKELY(apart)) write_apart<true>(fresh(second));
+    write<true, Cache::keep, centred>(second);
   }
 };
 

@@ -34,14 +34,20 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
   using typename Rows::V;
   using typename Rows::W;
 
+  template <bool columns>
+  static constexpr Adds adds = columns ? Adds::columns : Adds::row;
+
   /// Rows of one chunk, with dx: the first stage of the next row while this one is written. All in
   /// registers: a store, be it to the stack, waits in line with the streaming ones.
   template <bool columns, Cache cache>
   static HWY_NOINLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
                                       ColumnSums sums) {
     const D d;
-    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
-                    dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
+    ColumnSum dgamma = {}, dbeta = {};
+    if constexpr (columns) {
+      dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols);
+      dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
+    }
     const W share = W(1) / static_cast<W>(a.cols);
     const auto n = static_cast<size_t>(a.cols);
     const int64_t dy_stride = a.dy_stride, source_stride = a.source_stride, dx_stride = a.dx_stride;
@@ -55,7 +61,7 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
       if (cache == Cache::bypass)
         Lines<TX>::prefetch_edges(dx + (writes ? 2 : 1) * dx_stride, P::step());
       V g = hn::Zero(d), weighted = g;
-      Rows::template both_stages<columns, true, cache, true>(
+      Rows::template both_stages<adds<columns>, true, cache, true>(
           {next, more ? n : 0, own, dgamma, dbeta},
           {now, dx, writes ? n : 0, factors, ahead_of(next.dy), ahead_of(next.source)}, g,
           weighted);
@@ -76,10 +82,10 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
     V g = hn::Zero(D()), weighted = g;
     // The last segment of a row may be as short as it likes.
     if (cache == Cache::bypass && !Lines<TX>::fit(second.dx, static_cast<int64_t>(second.n))) {
-      Rows::write_into_cache(second);
+      Rows::template write_apart<true>(second);
       second.n = 0;
     }
-    Rows::template both_stages<columns, true, cache, true>(first, second, g, weighted);
+    Rows::template both_stages<adds<columns>, true, cache, true>(first, second, g, weighted);
     if (first.n == 0) return;
     Rows::join(g, starts, sums.g);
     Rows::join(weighted, starts, sums.weighted);

@@ -62,11 +62,9 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         const V gamma = hn::LoadU(d, P::template part<k>(first.p.gamma, i));
         V beta0 = mean0, beta1 = mean1, dgamma = mean0, dbeta = mean0;
         if constexpr (from_y) beta0 = beta1 = hn::LoadU(d, P::template part<k>(first.p.beta, i));
-        C* to_dgamma = P::template part<k>(first.dgamma, i);
-        C* to_dbeta = P::template part<k>(first.dbeta, i);
         if constexpr (columns) {
-          dgamma = hn::LoadU(d, to_dgamma);
-          dbeta = hn::LoadU(d, to_dbeta);
+          dgamma = hn::LoadU(d, P::template part<k>(first.dgamma, i));
+          dbeta = hn::LoadU(d, P::template part<k>(first.dbeta, i));
         }
         Rows::template add<columns>(P::template part<k>(dy0), P::template part<k>(source0), gamma,
                                     beta0, rstd0, g0, w0, dgamma, dbeta);
@@ -74,25 +72,26 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
           Rows::template add<columns>(P::template part<k>(dy1), P::template part<k>(source1), gamma,
                                       beta1, rstd1, g1, w1, dgamma, dbeta);
         if constexpr (columns) {
-          hn::StoreU(dgamma, d, to_dgamma);
-          hn::StoreU(dbeta, d, to_dbeta);
+          hn::StoreU(dgamma, d, P::template part<k>(first.dgamma, i));
+          hn::StoreU(dbeta, d, P::template part<k>(first.dbeta, i));
         }
       };
       half(std::integral_constant<size_t, 0>());
       if constexpr (Rows::pairs) half(std::integral_constant<size_t, 1>());
     };
     size_t i = 0;
-    if (first.ahead_dy)
-      for (const size_t turn = 2 * step; i + turn <= first.n; i += turn) {
-        prefetch(first.ahead_dy + i, turn);
-        if constexpr (two) prefetch(second.ahead_dy + i, turn);
+    if (first.ahead_dy) {
+      const size_t line = HWY_MAX(step, Lines<TX>::line);
+      for (; i + line <= first.n; i += line) {
+        prefetch(first.ahead_dy + i, line);
+        if constexpr (two) prefetch(second.ahead_dy + i, line);
         if (first.ahead_source) {
-          prefetch(first.ahead_source + i, turn);
-          if constexpr (two) prefetch(second.ahead_source + i, turn);
+          prefetch(first.ahead_source + i, line);
+          if constexpr (two) prefetch(second.ahead_source + i, line);
         }
-        add(i);
-        add(i + step);
+        for (size_t k = 0; k < line; k += step) add(i + k);
       }
+    }
     for (; i + step <= first.n; i += step) add(i);
   }
 
@@ -102,26 +101,51 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     sum_rows<two, columns>(first, second, g0, w0, g1, w1);
     Rows::join(g0, starts, sums[0].g);
     Rows::join(w0, starts, sums[0].weighted);
-    if constexpr (!two) return;
-    Rows::join(g1, starts, sums[two].g);
-    Rows::join(w1, starts, sums[two].weighted);
+    if constexpr (two) {
+      Rows::join(g1, starts, sums[1].g);
+      Rows::join(w1, starts, sums[1].weighted);
+    }
   }
 
   static void sum(const Block& block, bool starts, Sums* sums) {
     const auto both = block.columns ? &sum_chunk<true, true> : &sum_chunk<true, false>;
     const auto one = block.columns ? &sum_chunk<false, true> : &sum_chunk<false, false>;
+    const int64_t next_row = std::min<int64_t>(2, block.rows);
     for (int64_t r = 0; r < block.rows; r += 2) {
-      const First first = block.first(r, 2);
+      const First first = block.first(r, next_row);
       if (r + 1 < block.rows)
-        both(first, block.first(r + 1, 2), starts, sums + r);
+        both(first, block.first(r + 1, next_row), starts, sums + r);
       else
         one(first, first, starts, sums + r);
     }
   }
 
+  /// For a rare call: field by field, for what is handed over whole lies in memory from the start,
+  /// and every row would store it.
+  static HWY_INLINE Second fresh(const Second& s) {
+    return {{s.p.dy, s.p.source, s.p.gamma.at(0), s.p.beta.at(0)},
+            s.dx,
+            s.n,
+            {s.row.mean, s.row.rstd, s.row.constant, s.row.slope, s.row.centred},
+            s.ahead_dy,
+            s.ahead_source};
+  }
+
+  /// The second stage; apart for a row that is centred while others stay, and once more where there
+  /// were ties. In place nothing could be written again, and what stays in the cache is written
+  /// with every tie at once.
+  template <Cache cache>
+  static HWY_INLINE void write_row(const Second& second) {
+    constexpr bool may_stay = Rows::may_stay;
+    if (may_stay && HWY_UNLIKELY(second.row.centred))
+      Rows::template write_apart<true>(fresh(second));
+    else if (HWY_UNLIKELY((Rows::template write<cache == Cache::keep, cache, !may_stay>(second))))
+      Rows::template write_apart<!may_stay>(fresh(second));
+  }
+
   template <Cache cache>
   static HWY_NOINLINE void write_one(Second second) {
-    Rows::template write<cache>(second);
+    write_row<cache>(second);
   }
   static void write_chunk(const Second& second, bool bypass) {
     // The last segment of a row may be as short as it likes.
@@ -145,8 +169,11 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     Pieces next = pieces(a, begin, 0), now = next;
     TX* dx = static_cast<TX*>(a.dx) + begin * dx_stride;
     Factors factors0 = {}, factors1 = {};
-    const ColumnSum dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols),
-                    dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
+    ColumnSum dgamma = {}, dbeta = {};
+    if constexpr (columns) {
+      dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols);
+      dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
+    }
     // The first turn writes nothing, and the last sums nothing.
     for (int64_t row = begin - 2; row < end; row += 2) {
       const int64_t left = end - row - 2;
@@ -168,8 +195,8 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
       }
       for (int64_t r = row; row >= begin && r < row + 2 && r < end; ++r) {
         if (cache == Cache::bypass) Lines<TX>::prefetch_edges(dx + dx_stride, P::step());
-        Rows::template write<cache>({now, dx, n, factors0, later(now.dy, ahead * dy_stride),
-                                     later(now.source, ahead * source_stride)});
+        write_row<cache>({now, dx, n, factors0, later(now.dy, 0, ahead, dy_stride),
+                          later(now.source, 0, ahead, source_stride)});
         factors0 = factors1;
         now.dy += dy_stride;
         now.source += source_stride;
@@ -180,8 +207,10 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
       };
       factors0 = Rows::factors(own0, share, total(g0), total(w0));
       factors1 = Rows::factors(own1, share, total(g1), total(w1));
-      next.dy += 2 * dy_stride;
-      next.source += 2 * source_stride;
+      if (left > 2) {
+        next.dy += 2 * dy_stride;
+        next.source += 2 * source_stride;
+      }
     }
   }
 
@@ -201,8 +230,9 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         // What the next turn sums.
         const Pieces p = pieces(a, next, at.column);
         const bool ends = at.column + at.length == a.cols;
-        const TY* soon_dy = later(p.dy, ends ? 2 * a.dy_stride - at.column : at.length);
-        const TS* soon_source = later(p.source, ends ? 2 * a.source_stride - at.column : at.length);
+        const int64_t columns = ends ? -at.column : at.length, down = ends ? 2 : 0;
+        const TY* soon_dy = later(p.dy, columns, down, a.dy_stride);
+        const TS* soon_source = later(p.source, columns, down, a.source_stride);
         // Either stage asks for one array: what one asks for at once is waited for at once.
         Block block = Rows::block(a, p, at.length, own, rows, sums, a.cols, at.column);
         block.next_dy = soon_dy;
@@ -220,7 +250,7 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
           if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + 2 * a.dx_stride, P::step());
           const Pieces now = pieces(a, row, span.begin);
           write_chunk({now, dx + span.begin, static_cast<size_t>(span.end - span.begin), factors[r],
-                       now.dy, later(soon_source, r * a.source_stride)},
+                       now.dy, later(soon_source, 0, r, a.source_stride)},
                       bypass);
         }
       }

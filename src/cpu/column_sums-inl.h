@@ -104,8 +104,7 @@ struct ColumnSummation {
     using Keep = std::integral_constant<Cache, Cache::keep>;
     using Bypass = std::integral_constant<Cache, Cache::bypass>;
     size_t i = 0;
-    constexpr bool in_order = pairs ? std::is_same_v<TP, BFloat16> : can_stream<D, TP>;
-    if constexpr (in_order && P::template streams<TP>) {
+    if constexpr ((!pairs || std::is_same_v<TP, BFloat16>)&&P::template streams<TP>) {
       if (streaming && Lines<TP>::before(to) == 0) {
         for (; i + Lines<TP>::line <= n; i += Lines<TP>::line)
           for (size_t part = i; part < i + Lines<TP>::line; part += step)

@@ -178,11 +178,13 @@ HWY_INLINE void stream(D d, hn::Vec<D> value, T* to) {
   }
 }
 
-/// `elements` later; maybe past the end of the array, which is for prefetch alone.
+/// `columns` and `rows` later; maybe past the end of the array, or of all memory, which is for
+/// prefetch alone.
 template <typename T>
-HWY_INLINE const T* later(const T* from, int64_t elements) {
-  return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(from) +
-                                    static_cast<uintptr_t>(elements) * sizeof(T));
+HWY_INLINE const T* later(const T* from, int64_t columns, int64_t rows = 0, int64_t stride = 0) {
+  const uintptr_t elements = static_cast<uintptr_t>(columns) +
+                             static_cast<uintptr_t>(rows) * static_cast<uintptr_t>(stride);
+  return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(from) + elements * sizeof(T));
 }
 
 /// What the first stage, now at `from`, needs soon.

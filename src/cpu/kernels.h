@@ -102,7 +102,7 @@ struct BackwardKernels {
   /// The sums of a row from those of its segments.
   GradientSums (*merge)(const GradientSums* parts, std::int64_t count);
   /// dx of one segment of up to max_shared_rows rows, of which the first of each row's GradientSums
-  /// is the row's.
+  /// is the row's. Streaming stores are left to the caller to flush, store()'s too.
   void (*segment)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
                   std::int64_t segment, const GradientSums* of_rows);
   /// high + low += sum, exact but for the rounding of low.

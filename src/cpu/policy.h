@@ -20,8 +20,8 @@ inline constexpr std::int64_t tasks_per_thread = 4;
 inline constexpr std::int64_t task_bytes = 64 << 10;
 
 /// Columns past which a row no longer stays in one core's cache between its passes (x and dy in
-/// f32: 512 KiB), so that threads share a row instead. Decides the order of dgamma's sum: shape
-/// only.
+/// f32: 512 KiB), so that threads share a row instead; in forward only if rows are few, see below.
+/// Decides the order of dgamma's sum: shape only.
 inline constexpr std::int64_t shared_row_cols = 1 << 16;
 
 /// Forward, where it decides no bits, with rows enough for all threads: they share a row only if
@@ -69,8 +69,8 @@ inline constexpr std::int64_t rows_at_once = 4;
 /// nanosecond and core; 2 KiB lost a tenth.
 inline constexpr std::int64_t prefetch_bytes = 8192;
 
-/// And at least, where it is what the next turn needs: as much as a core reads while one request
-/// comes back, 130 ns.
+/// Backward of 16-bit rows asks for what its next turn needs, and at least for so many bytes ahead
+/// in each array: with both of them, what a core reads while one request comes back, 250 ns.
 inline constexpr std::int64_t least_prefetch_bytes = 2048;
 
 /// Rows whose chunks are normalised together when threads share rows.
