@@ -58,7 +58,7 @@ std::vector<TableRow> make_table() {
       {"backward_from_y:f32:1x1000003", "the same from y, and a prime width"},
       {"{forward,backward}:{f32,bf16/f32}:8x1000000", "few long rows"},
       {"forward:{f64,f16}:2x1000001:data=ramp", "long rows whose parts have unlike means"},
-      {"{backward,backward_from_y}:{bf16/f32/f32,f16/f32/f32}:3x{4097,70001}",
+      {"{backward,backward_from_y}:{bf16/f32/f32,f16/f32/f32}:{3x4097,5x70001}",
        "16-bit x beside f32 y in rows of several chunks, and an odd number of rows"},
       {"{forward,backward}:f64:3x{63489,63494}",
        "a row's last segment ends before the first whole line that it could begin"},
@@ -107,7 +107,7 @@ std::vector<TableRow> make_table() {
       {all + "5x{7,100}:gamma=none", "no gamma (pytorch#101683)"},
       {all + "5x{7,100}:beta=none", "no beta"},
       {all + "5x{7,100}:gamma=none:beta=none", "affine=False (apex#403)"},
-      {kPasses + ":{f32,f16/f32,bf16/f32}:3x{5000,70001}:gamma=none:beta=none",
+      {kPasses + ":{f32,f16/f32,bf16/f32}:{3x5000,5x70001}:gamma=none:beta=none",
        "the same where every chunk of a row reads the constants that stand for them"},
       // Addresses and strides.
       {all + "5x100:offset=1", "every array one element off alignment (TransformerEngine#490)"},
@@ -135,7 +135,7 @@ std::vector<TableRow> make_table() {
        "backward:f32:"
        "1x1000000:in_place=dx_over_source}",
        "a row that threads share, in place: all must have read before any writes"},
-      {"backward:{bf16,f16}:3x70001:in_place={dx_over_dy,dx_over_source}",
+      {"backward:{bf16,f16}:5x70001:in_place={dx_over_dy,dx_over_source}",
        "rows that threads share two at a time, in place"},
       {"{forward:f32:7x67:stride=70:offset=1:in_place=y_over_x,backward:f32:7x67:stride=70:offset="
        "1:in_"

@@ -55,29 +55,35 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         Rows::template add_tail<columns>(second, tail, mean1, rstd1, g1, g1, w1, w1);
     }
     const auto add = [&](size_t i) FUSEDNORM_INLINE {
-      const auto dy0 = P::raw(first.p.dy + i), dy1 = P::raw(second.p.dy + i);
-      const auto source0 = P::raw(first.p.source + i), source1 = P::raw(second.p.source + i);
+      auto dy0 = P::raw(first.p.dy + i), dy1 = P::raw(second.p.dy + i);
+      auto source0 = P::raw(first.p.source + i), source1 = P::raw(second.p.source + i);
       const auto half = [&](auto part) FUSEDNORM_INLINE {
         constexpr size_t k = decltype(part)::value;
         const V gamma = hn::LoadU(d, P::template part<k>(first.p.gamma, i));
-        V beta0 = mean0, beta1 = mean1, dgamma = mean0, dbeta = mean0;
-        if constexpr (from_y) beta0 = beta1 = hn::LoadU(d, P::template part<k>(first.p.beta, i));
+        V beta = gamma, dgamma = gamma, dbeta = gamma;
+        if constexpr (from_y) beta = hn::LoadU(d, P::template part<k>(first.p.beta, i));
         if constexpr (columns) {
           dgamma = hn::LoadU(d, P::template part<k>(first.dgamma, i));
           dbeta = hn::LoadU(d, P::template part<k>(first.dbeta, i));
         }
         Rows::template add<columns>(P::template part<k>(dy0), P::template part<k>(source0), gamma,
-                                    beta0, rstd0, g0, w0, dgamma, dbeta);
+                                    from_y ? beta : mean0, rstd0, g0, w0, dgamma, dbeta);
         if constexpr (two)
           Rows::template add<columns>(P::template part<k>(dy1), P::template part<k>(source1), gamma,
-                                      beta1, rstd1, g1, w1, dgamma, dbeta);
+                                      from_y ? beta : mean1, rstd1, g1, w1, dgamma, dbeta);
         if constexpr (columns) {
           hn::StoreU(dgamma, d, P::template part<k>(first.dgamma, i));
           hn::StoreU(dbeta, d, P::template part<k>(first.dbeta, i));
         }
       };
       half(std::integral_constant<size_t, 0>());
-      if constexpr (Rows::pairs) half(std::integral_constant<size_t, 1>());
+      if constexpr (Rows::pairs) {
+        dy0 = after(dy0, w0);
+        source0 = after(source0, w0);
+        dy1 = after(dy1, w1);
+        source1 = after(source1, w1);
+        half(std::integral_constant<size_t, 1>());
+      }
     };
     size_t i = 0;
     if (first.ahead_dy) {

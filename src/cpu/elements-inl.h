@@ -50,6 +50,19 @@ HWY_INLINE V once(V vector) {
   return vector;
 }
 
+/// The vector, which the compiler does not touch before it has `earlier`: what it takes up too soon
+/// fills registers, and sums go to memory for it.
+template <class V, class Earlier>
+HWY_INLINE V after(V vector, Earlier earlier) {
+#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR && \
+    HWY_TARGET != HWY_EMU128
+  asm("" : "+v"(vector.raw) : "v"(earlier.raw));
+#else
+  (void)earlier;
+#endif
+  return vector;
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
   return hn::LoadU(d, from);
