@@ -30,6 +30,7 @@ struct Backward : BackwardKind<TX, TY, from_y> {
   using typename Kind::Pieces;
   using typename Kind::Statistics;
   using typename Kind::Sums;
+  using typename Kind::Totals;
   using typename Kind::W;
 
   template <Cache cache>
@@ -59,16 +60,8 @@ struct Backward : BackwardKind<TX, TY, from_y> {
 
     HWY_INLINE void take(const BackwardArguments& a, int64_t column, int64_t n) {
       if (!a.expand) return;
-      // Also asks for the next chunk's: this one's is read in a moment.
-      const auto take_one = [&](const void* given, double constant, C* to) HWY_ATTR {
-        const char* from =
-            given ? static_cast<const char*>(given) + column * a.param_size : nullptr;
-        const auto bytes = static_cast<size_t>(n * a.param_size);
-        if (given) prefetch(from + bytes, bytes);
-        a.expand(from, constant, n, to);
-      };
-      take_one(a.gamma, 1, gamma);
-      if (from_y) take_one(a.beta, 0, beta);
+      expand_chunk(a, a.gamma, 1, column, n, gamma);
+      if (from_y) expand_chunk(a, a.beta, 0, column, n, beta);
       count = n;
     }
     HWY_INLINE Pieces at(const BackwardArguments& a, int64_t row, int64_t column) const {
@@ -109,12 +102,10 @@ struct Backward : BackwardKind<TX, TY, from_y> {
   }
 
   static GradientSums merge(const GradientSums* parts, int64_t count) {
-    W g = 0, g_xhat = 0;
-    for (int64_t s = 0; s < count; ++s) {
-      g = s == 0 ? static_cast<W>(parts[s].g) : g + static_cast<W>(parts[s].g);
-      g_xhat = s == 0 ? static_cast<W>(parts[s].g_xhat) : g_xhat + static_cast<W>(parts[s].g_xhat);
-    }
-    return {static_cast<long double>(g), static_cast<long double>(g_xhat)};
+    Totals totals;
+    for (int64_t s = 0; s < count; ++s)
+      totals.add(static_cast<W>(parts[s].g), static_cast<W>(parts[s].g_xhat), s == 0);
+    return {static_cast<long double>(totals.g), static_cast<long double>(totals.g_xhat)};
   }
 
   static void segment(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t s,
@@ -124,8 +115,8 @@ struct Backward : BackwardKind<TX, TY, from_y> {
     Factors of_row[policy::max_shared_rows];
     for (int64_t row = row_begin; row < row_end; ++row) {
       const GradientSums& total = of_rows[(row - row_begin) * a.segments.count];
-      of_row[row - row_begin] = Kind::factors(statistics(a, row), share, static_cast<W>(total.g),
-                                              static_cast<W>(total.g_xhat));
+      of_row[row - row_begin] = Kind::factors(
+          statistics(a, row), share, {static_cast<W>(total.g), static_cast<W>(total.g_xhat)});
     }
     Parameters parameters;
     const int64_t last = a.segments.end(s);

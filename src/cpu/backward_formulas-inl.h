@@ -105,10 +105,21 @@ struct BackwardFormulas {
     hn::Store(first ? chunk : hn::Add(hn::Load(d, sums), chunk), d, sums);
   }
 
-  static HWY_INLINE W total(const C* sums) {
-    const D d;
-    return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, sums)));
+  static HWY_INLINE W total(V lanes) {
+    return static_cast<W>(hn::GetLane(hn::SumOfLanes(D(), lanes)));
   }
+
+  /// The two sums of a whole row, segment by segment.
+  struct Totals {
+    W g = 0;
+    W g_xhat = 0;
+
+    HWY_INLINE void add(W part, W xhat_part, bool first) {
+      g = first ? part : g + part;
+      g_xhat = first ? xhat_part : g_xhat + xhat_part;
+    }
+  };
+  static HWY_INLINE W total(const C* sums) { return total(hn::Load(D(), sums)); }
 
   /// A given statistic. In pairs, without bits that rounding to bf16 could carry out of a NaN.
   static HWY_INLINE C settled(C value) {
@@ -116,12 +127,12 @@ struct BackwardFormulas {
   }
 
   /// From the sums over the whole row.
-  static HWY_INLINE Factors factors(Statistics row, W share, W g_sum, W g_xhat_sum) {
+  static HWY_INLINE Factors factors(Statistics row, W share, Totals of_row) {
     const W mean = static_cast<W>(row.mean), rstd = static_cast<W>(row.rstd), scale = -rstd * share;
     const bool centred = is_centred(row);
-    const W slope = scale * g_xhat_sum * (from_y ? W(1) : rstd);
+    const W slope = scale * of_row.g_xhat * (from_y ? W(1) : rstd);
     const W shift = centred ? W(0) : slope * mean;
-    return {row.mean, row.rstd, static_cast<C>(scale * g_sum - shift), static_cast<C>(slope),
+    return {row.mean, row.rstd, static_cast<C>(scale * of_row.g - shift), static_cast<C>(slope),
             centred};
   }
 

@@ -19,9 +19,11 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
   using Stages = BackwardStages<TX, TY, from_y>;
   using typename Stages::C;
   using typename Stages::ColumnSum;
+  using typename Stages::Factors;
   using typename Stages::First;
   using typename Stages::P;
   using typename Stages::Pieces;
+  using typename Stages::Second;
   using typename Stages::Statistics;
   using typename Stages::TS;
 
@@ -44,6 +46,19 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
     return can_bypass && a.dx && a.streaming &&
            Lines<TX>::fit(static_cast<const TX*>(a.dx), a.dx_stride, a.cols);
   }
+
+  /// Both column sums from one column on.
+  struct SumsOfColumns {
+    ColumnSum dgamma = {};
+    ColumnSum dbeta = {};
+
+    /// At `column` of the sums of `count` columns, if they are wanted.
+    HWY_INLINE SumsOfColumns(ColumnSums sums, int64_t count, int64_t column) {
+      if (!sums.dgamma) return;
+      dgamma = P::columns(static_cast<C*>(sums.dgamma), count).at(column);
+      dbeta = P::columns(static_cast<C*>(sums.dbeta), count).at(column);
+    }
+  };
 
   static bool is_one_chunk(const BackwardArguments& a) {
     return HWY_TARGET != HWY_SCALAR && a.cols <= longest_chunk;
@@ -79,16 +94,39 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
     }
   };
 
-  /// At column `column` of the sums of `count` columns.
+  /// With the sums of `count` columns, from `column` on.
   static HWY_INLINE Block block(const BackwardArguments& a, const Pieces& p, int64_t n,
                                 const Statistics* row, int64_t rows, ColumnSums sums, int64_t count,
                                 int64_t column) {
-    Block b{p,  static_cast<size_t>(n), row,     rows,   a.dy_stride, a.source_stride, {},
-            {}, sums.dgamma != nullptr, nullptr, nullptr};
-    if (!b.columns) return b;
-    b.dgamma = P::columns(static_cast<C*>(sums.dgamma), count).at(column);
-    b.dbeta = P::columns(static_cast<C*>(sums.dbeta), count).at(column);
-    return b;
+    const SumsOfColumns columns(sums, count, column);
+    return {p,
+            static_cast<size_t>(n),
+            row,
+            rows,
+            a.dy_stride,
+            a.source_stride,
+            columns.dgamma,
+            columns.dbeta,
+            sums.dgamma != nullptr,
+            nullptr,
+            nullptr};
+  }
+
+  /// The chunk of a long row that the second stage takes at a position. Asks for the edge of the
+  /// row that is written `next_row` rows later.
+  static HWY_INLINE Second output(const BackwardArguments& a, int64_t row, const Position& at,
+                                  bool bypass, int64_t next_row, const Factors& factors,
+                                  const TY* ahead_dy, const TS* ahead_source) {
+    TX* dx = static_cast<TX*>(a.dx) + row * a.dx_stride;
+    const Span span(at, bypass ? Lines<TX>::before(dx) : 0);
+    if (bypass && span.begin == 0)
+      Lines<TX>::prefetch_edges(later(dx, 0, next_row, a.dx_stride), P::step());
+    return {pieces(a, row, span.begin),
+            dx + span.begin,
+            static_cast<size_t>(span.end - span.begin),
+            factors,
+            ahead_dy,
+            ahead_source};
   }
 };
 

@@ -21,8 +21,6 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
   using Rows::pieces;
   using Rows::statistics;
   using typename Rows::Block;
-  using typename Rows::C;
-  using typename Rows::ColumnSum;
   using typename Rows::D;
   using typename Rows::Factors;
   using typename Rows::First;
@@ -31,6 +29,8 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
   using typename Rows::Second;
   using typename Rows::Statistics;
   using typename Rows::Sums;
+  using typename Rows::SumsOfColumns;
+  using typename Rows::Totals;
   using typename Rows::V;
   using typename Rows::W;
 
@@ -43,11 +43,7 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
   static HWY_NOINLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
                                       ColumnSums sums) {
     const D d;
-    ColumnSum dgamma = {}, dbeta = {};
-    if constexpr (columns) {
-      dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols);
-      dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
-    }
+    const SumsOfColumns of_columns(sums, a.cols, 0);
     const W share = W(1) / static_cast<W>(a.cols);
     const auto n = static_cast<size_t>(a.cols);
     const int64_t dy_stride = a.dy_stride, source_stride = a.source_stride, dx_stride = a.dx_stride;
@@ -62,11 +58,10 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
         Lines<TX>::prefetch_edges(dx + (writes ? 2 : 1) * dx_stride, P::step());
       V g = hn::Zero(d), weighted = g;
       Rows::template both_stages<adds<columns>, true, cache, true>(
-          {next, more ? n : 0, own, dgamma, dbeta},
+          {next, more ? n : 0, own, of_columns.dgamma, of_columns.dbeta},
           {now, dx, writes ? n : 0, factors, ahead_of(next.dy), ahead_of(next.source)}, g,
           weighted);
-      factors = Rows::factors(own, share, static_cast<W>(hn::GetLane(hn::SumOfLanes(d, g))),
-                              static_cast<W>(hn::GetLane(hn::SumOfLanes(d, weighted))));
+      factors = Rows::factors(own, share, {Rows::total(g), Rows::total(weighted)});
       now = next;
       next.dy += dy_stride;
       next.source += source_stride;
@@ -115,7 +110,7 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
     const W share = W(1) / static_cast<W>(a.cols);
     Position reduce(a.segments, whole_chunk, begin), output = reduce;
     Sums partial = {};
-    W g_sum = 0, g_xhat_sum = 0;
+    Totals totals;
     Factors next = {}, factors = {};
     for (int64_t wait = chunks_of(a.segments, whole_chunk); (want_dx ? output : reduce).row < end;
          --wait) {
@@ -126,12 +121,8 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
       const Pieces from = pieces(a, row, reduce.column);
       Second second{from, nullptr, 0, factors, ahead_of(from.dy), ahead_of(from.source)};
       if (writes) {
-        TX* dx = static_cast<TX*>(a.dx) + output.row * a.dx_stride;
-        const Span span(output, bypass ? Lines<TX>::before(dx) : 0);
-        if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + a.dx_stride, P::step());
-        second.p = pieces(a, output.row, span.begin);
-        second.dx = dx + span.begin;
-        second.n = static_cast<size_t>(span.end - span.begin);
+        second = Rows::output(a, output.row, output, bypass, 1, factors, second.ahead_dy,
+                              second.ahead_source);
         output.advance();
       }
       Block block =
@@ -142,12 +133,9 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
       }
       taker(block.first(0, 1), second, reduce.first, partial);
       if (!sums_now) continue;
-      if (reduce.last) {
-        const W g = Rows::total(partial.g), weighted = Rows::total(partial.weighted);
-        g_sum = reduce.first_segment() ? g : g_sum + g;
-        g_xhat_sum = reduce.first_segment() ? weighted : g_xhat_sum + weighted;
-        if (reduce.last_segment()) next = Rows::factors(own, share, g_sum, g_xhat_sum);
-      }
+      if (reduce.last)
+        totals.add(Rows::total(partial.g), Rows::total(partial.weighted), reduce.first_segment());
+      if (reduce.last && reduce.last_segment()) next = Rows::factors(own, share, totals);
       reduce.advance();
     }
   }

@@ -21,7 +21,6 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
   using Rows::pieces;
   using Rows::statistics;
   using typename Rows::Block;
-  using typename Rows::C;
   using typename Rows::ColumnSum;
   using typename Rows::D;
   using typename Rows::Factors;
@@ -32,6 +31,8 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
   using typename Rows::Second;
   using typename Rows::Statistics;
   using typename Rows::Sums;
+  using typename Rows::SumsOfColumns;
+  using typename Rows::Totals;
   using typename Rows::TS;
   using typename Rows::V;
   using typename Rows::W;
@@ -175,11 +176,8 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     Pieces next = pieces(a, begin, 0), now = next;
     TX* dx = static_cast<TX*>(a.dx) + begin * dx_stride;
     Factors factors0 = {}, factors1 = {};
-    ColumnSum dgamma = {}, dbeta = {};
-    if constexpr (columns) {
-      dgamma = P::columns(static_cast<C*>(sums.dgamma), a.cols);
-      dbeta = P::columns(static_cast<C*>(sums.dbeta), a.cols);
-    }
+    const SumsOfColumns of_columns(sums, a.cols, 0);
+    const ColumnSum dgamma = of_columns.dgamma, dbeta = of_columns.dbeta;
     // The first turn writes nothing, and the last sums nothing.
     for (int64_t row = begin - 2; row < end; row += 2) {
       const int64_t left = end - row - 2;
@@ -208,11 +206,8 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         now.source += source_stride;
         dx += dx_stride;
       }
-      const auto total = [&](V v) FUSEDNORM_INLINE {
-        return static_cast<W>(hn::GetLane(hn::SumOfLanes(d, v)));
-      };
-      factors0 = Rows::factors(own0, share, total(g0), total(w0));
-      factors1 = Rows::factors(own1, share, total(g1), total(w1));
+      factors0 = Rows::factors(own0, share, {Rows::total(g0), Rows::total(w0)});
+      factors1 = Rows::factors(own1, share, {Rows::total(g1), Rows::total(w1)});
       if (left > 2) {
         next.dy += 2 * dy_stride;
         next.source += 2 * source_stride;
@@ -226,7 +221,7 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     const W share = W(1) / static_cast<W>(a.cols);
     Sums partial[2];
     Statistics own[2];
-    W g_sum[2] = {}, g_xhat_sum[2] = {};
+    Totals totals[2];
     Factors factors[2] = {};
     int64_t writes = 0;  // rows
     for (int64_t next = begin; next < end || writes > 0; next += 2) {
@@ -244,25 +239,18 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         block.next_dy = soon_dy;
         if (writes == 0) block.next_source = soon_source;
         sum(block, at.first, partial);
-        for (int64_t r = 0; at.last && r < rows; ++r) {
-          const W g = Rows::total(partial[r].g), weighted = Rows::total(partial[r].weighted);
-          g_sum[r] = at.first_segment() ? g : g_sum[r] + g;
-          g_xhat_sum[r] = at.first_segment() ? weighted : g_xhat_sum[r] + weighted;
-        }
+        for (int64_t r = 0; at.last && r < rows; ++r)
+          totals[r].add(Rows::total(partial[r].g), Rows::total(partial[r].weighted),
+                        at.first_segment());
         for (int64_t r = 0; r < writes; ++r) {
-          const int64_t row = next - 2 + r;
-          TX* dx = static_cast<TX*>(a.dx) + row * a.dx_stride;
-          const Span span(at, bypass ? Lines<TX>::before(dx) : 0);
-          if (bypass && span.begin == 0) Lines<TX>::prefetch_edges(dx + 2 * a.dx_stride, P::step());
-          const Pieces now = pieces(a, row, span.begin);
-          write_chunk({now, dx + span.begin, static_cast<size_t>(span.end - span.begin), factors[r],
-                       now.dy, later(soon_source, 0, r, a.source_stride)},
-                      bypass);
+          Second second = Rows::output(a, next - 2 + r, at, bypass, 2, factors[r], nullptr,
+                                       later(soon_source, 0, r, a.source_stride));
+          second.ahead_dy = second.p.dy;
+          write_chunk(second, bypass);
         }
       }
       writes = a.dx ? rows : 0;
-      for (int64_t r = 0; r < writes; ++r)
-        factors[r] = Rows::factors(own[r], share, g_sum[r], g_xhat_sum[r]);
+      for (int64_t r = 0; r < writes; ++r) factors[r] = Rows::factors(own[r], share, totals[r]);
     }
   }
 };

@@ -19,6 +19,15 @@
 #undef FUSEDNORM_INLINE
 #define FUSEDNORM_INLINE HWY_ATTR __attribute__((always_inline))
 
+// Whether a vector is a register that an asm statement can name.
+#undef FUSEDNORM_NAMES_REGISTERS
+#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR && \
+    HWY_TARGET != HWY_EMU128
+#define FUSEDNORM_NAMES_REGISTERS 1
+#else
+#define FUSEDNORM_NAMES_REGISTERS 0
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
@@ -43,8 +52,7 @@ constexpr int64_t next_chunk(int64_t left) {
 /// loads are what inner loops have the most of.
 template <class V>
 HWY_INLINE V once(V vector) {
-#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR && \
-    HWY_TARGET != HWY_EMU128
+#if FUSEDNORM_NAMES_REGISTERS
   asm("" : "+v"(vector.raw));
 #endif
   return vector;
@@ -53,12 +61,9 @@ HWY_INLINE V once(V vector) {
 /// The vector, which the compiler does not touch before it has `earlier`: what it takes up too soon
 /// fills registers, and sums go to memory for it.
 template <class V, class Earlier>
-HWY_INLINE V after(V vector, Earlier earlier) {
-#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR && \
-    HWY_TARGET != HWY_EMU128
+HWY_INLINE V after(V vector, [[maybe_unused]] Earlier earlier) {
+#if FUSEDNORM_NAMES_REGISTERS
   asm("" : "+v"(vector.raw) : "v"(earlier.raw));
-#else
-  (void)earlier;
 #endif
   return vector;
 }

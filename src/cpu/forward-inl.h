@@ -103,7 +103,7 @@ struct Forward : ForwardStages<TX, TY> {
       if (HWY_LIKELY(row + most < end))
         sum_batch(x + most * x_stride, x_stride, n, HWY_MIN(most, end - row - most),
                   batches[now ^ 1]);
-      const TX* ahead = ahead_of(x + 2 * most * x_stride);
+      const TX* ahead = ahead_of(later(x, 0, 2 * most, x_stride));
       for (int64_t r = 0; r < count; ++r, x += x_stride, y += y_stride, ahead += x_stride) {
         if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride, P::step());
         write<cache>(x, gamma.columns, beta.columns, y, n, batch.factors[r], ahead);
@@ -131,7 +131,8 @@ struct Forward : ForwardStages<TX, TY> {
       const Factors factors =
           finish(a, row, Stages::settled(x, a.cols, rest, squares, share), share, true);
       if (cache == Cache::bypass) Lines<TY>::prefetch_edges(y + 2 * y_stride, P::step());
-      write<cache>(x, gamma.columns, beta.columns, y, n, factors, ahead_of(x + 2 * x_stride));
+      write<cache>(x, gamma.columns, beta.columns, y, n, factors,
+                   ahead_of(later(x, 0, 2, x_stride)));
       rest = next_rest;
       squares = next_squares;
     }
@@ -249,7 +250,7 @@ struct Forward : ForwardStages<TX, TY> {
         for (int64_t row = row_begin; row < row_end; ++row) {
           const TX* x = static_cast<const TX*>(a.x) + row * a.x_stride + column;
           TY* y = static_cast<TY*>(a.y) + row * a.y_stride + column;
-          const TX* ahead = ahead_rows > 0 ? x + ahead_rows * a.x_stride : ahead_of(x);
+          const TX* ahead = ahead_rows > 0 ? later(x, 0, ahead_rows, a.x_stride) : ahead_of(x);
           const Factors& f = factors[row - row_begin];
           if (can_bypass && a.streaming)
             write<can_bypass ? Cache::bypass : Cache::keep>(x, gamma_at, beta_at, y,
@@ -261,11 +262,8 @@ struct Forward : ForwardStages<TX, TY> {
       if (a.as_given) {
         if constexpr (sizeof(TX) == 2) write_rows(given(a.gamma, column), given(a.beta, column));
       } else if (a.expand) {
-        const auto skip = [&](const void* parameter) {
-          return parameter ? static_cast<const char*>(parameter) + column * a.param_size : nullptr;
-        };
-        a.expand(skip(a.gamma), 1, n, expanded[0]);
-        a.expand(skip(a.beta), 0, n, expanded[1]);
+        expand_chunk(a, a.gamma, 1, column, n, expanded[0]);
+        expand_chunk(a, a.beta, 0, column, n, expanded[1]);
         const C *gamma_expanded = expanded[0], *beta_expanded = expanded[1];
         write_rows(P::columns(gamma_expanded, n), P::columns(beta_expanded, n));
       } else {

@@ -369,6 +369,18 @@ void expand(const void* given, double constant, int64_t count, void* to) {
   P::write_columns(a, b, tail.sums(out), 0);
 }
 
+/// A chunk of a parameter where threads share rows: expanded by whoever needs it, who also asks for
+/// the next chunk.
+template <class Arguments, typename C>
+HWY_INLINE void expand_chunk(const Arguments& a, const void* given, double constant, int64_t column,
+                             int64_t n, C* to) {
+  if (!given) return a.expand(nullptr, constant, n, to);
+  const auto* from = static_cast<const uint8_t*>(given) + column * a.param_size;
+  const auto bytes = static_cast<size_t>(n * a.param_size);
+  prefetch(from + bytes, bytes);
+  a.expand(from, constant, n, to);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace fusednorm::cpu
 HWY_AFTER_NAMESPACE();
