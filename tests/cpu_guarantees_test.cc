@@ -30,7 +30,9 @@ const char* const kProblems[] = {
     "forward:bf16:9x70001", "backward:bf16/f32:3x70001", "backward:f16/f32:11x66000",
     "backward:f32:11x66000", "backward_from_y:f32:11x66000",
     // A last segment of one column, on a single thread after whole lines of the row.
-    "forward:f32:2x262145", "backward:bf16:2x262145", "forward:f64:3x63489"};
+    "forward:f32:2x262145", "backward:bf16:2x262145", "forward:f64:3x63489",
+    // One of three: sums of a row that is taken whole end as those of its parts do.
+    "backward:f32:2x262147", "backward:f64:3x63491"};
 
 /// The problems that the scale of this run admits.
 std::vector<Problem> problems() {

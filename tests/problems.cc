@@ -9,6 +9,7 @@ const std::string kDTypes =
     "{f64,f64/f32,f64/f32/f32,f32,f16,f16/f32,f16/f32/f32,bf16,bf16/f32,bf16/f32/f32}";
 // One of each size and compute type, for rows of the table where the mixtures add nothing.
 const std::string kFewDTypes = "{f64,f32,f16,bf16/f32}";
+const std::string kSomeGradients = "out={dx,dgamma,dbeta,dx+dgamma,dx+dbeta,dgamma+dbeta}";
 
 std::vector<TableRow> make_table() {
   const std::string all = kPasses + ":" + kDTypes + ":";
@@ -144,12 +145,10 @@ std::vector<TableRow> make_table() {
       // Subsets of outputs.
       {"forward:" + kFewDTypes + ":{5x100,1x70000}:out={none,mean,rstd,mean+rstd}",
        "what is not asked for is not written"},
-      {"{backward,backward_from_y}:" + kFewDTypes +
-           ":{5x100,70x9}:out={dx,dgamma,dbeta,dx+dgamma,dx+dbeta,dgamma+dbeta}",
+      {"{backward,backward_from_y}:" + kFewDTypes + ":{5x100,70x9}:" + kSomeGradients,
        "every subset of gradients"},
-      {"{backward,backward_from_y}:f32:1x70000:out={dx,dgamma,dbeta,dx+dgamma,dx+dbeta,dgamma+"
-       "dbeta}",
-       "the same where threads share a row"},
+      {"{backward,backward_from_y}:f32:{1x70000,5x5003}:" + kSomeGradients,
+       "the same where threads share a row, and in rows of several chunks"},
       {backward_few + "5x100:out=none", "nothing asked, nothing written"},
   };
 }

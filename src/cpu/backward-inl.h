@@ -34,28 +34,29 @@ struct Backward : BackwardKind<TX, TY, from_y> {
   using typename Kind::W;
 
   template <Cache cache>
-  static void short_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
+  static void whole_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
     if (sums.dgamma)
-      Kind::template short_rows<true, cache>(a, begin, end, sums);
+      Kind::template whole_rows<true, cache>(a, begin, end, sums);
     else
-      Kind::template short_rows<false, cache>(a, begin, end, sums);
+      Kind::template whole_rows<false, cache>(a, begin, end, sums);
   }
 
   static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
     const bool bypass = Kind::bypasses(a);
-    if (!a.dx || !Kind::is_one_chunk(a))
-      Kind::long_rows(a, begin, end, sums);
-    else if (bypass)
-      short_rows<Kind::past>(a, begin, end, sums);
-    else
-      short_rows<Cache::keep>(a, begin, end, sums);
+    if (!Kind::takes_whole(a)) {
+      if constexpr (!Kind::takes_any_whole) Kind::long_rows(a, begin, end, sums);
+    } else if (bypass) {
+      whole_rows<Kind::past>(a, begin, end, sums);
+    } else {
+      whole_rows<Cache::keep>(a, begin, end, sums);
+    }
     if (bypass) hwy::FlushStream();
   }
 
   /// Gamma and beta of a chunk, expanded here where that is wanted.
   struct Parameters {
-    HWY_ALIGN C gamma[policy::room(max_chunk)];
-    HWY_ALIGN C beta[policy::room(max_chunk)];
+    HWY_ALIGN C gamma[policy::room(Chunk<C>::longest)];
+    HWY_ALIGN C beta[policy::room(Chunk<C>::longest)];
     int64_t count = 0;
 
     HWY_INLINE void take(const BackwardArguments& a, int64_t column, int64_t n) {
@@ -85,7 +86,7 @@ struct Backward : BackwardKind<TX, TY, from_y> {
     Statistics own[policy::max_shared_rows];
     for (int64_t r = 0; r < count; ++r) own[r] = statistics(a, row_begin + r);
     for (int64_t column = first; column < last;) {
-      const int64_t n = next_chunk(last - column);
+      const int64_t n = Chunk<C>::next(last - column);
       parameters.take(a, column, n);
       const Pieces p = parameters.at(a, row_begin, column);
       auto block = Kind::block(a, p, n, own, count, of_columns, last - first, column - first);
@@ -121,13 +122,13 @@ struct Backward : BackwardKind<TX, TY, from_y> {
     Parameters parameters;
     const int64_t last = a.segments.end(s);
     for (int64_t column = a.segments.begin(s); column < last;) {
-      const int64_t n = next_chunk(last - column);
+      const int64_t n = Chunk<C>::next(last - column);
       parameters.take(a, column, n);
       for (int64_t row = row_begin; row < row_end; ++row) {
         const Pieces p = parameters.at(a, row, column);
         // The next row, or the next chunk of all.
         const int64_t rows = row + 1 < row_end ? 1 : row_begin - row, columns = rows < 1 ? n : 0;
-        Kind::write_chunk(
+        Kind::template write_chunk<Kind>(
             {p, static_cast<TX*>(a.dx) + row * a.dx_stride + column, static_cast<size_t>(n),
              of_row[row - row_begin], later(p.dy, columns, rows, a.dy_stride),
              later(p.source, columns, rows, a.source_stride)},

@@ -60,10 +60,6 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
     }
   };
 
-  static bool is_one_chunk(const BackwardArguments& a) {
-    return HWY_TARGET != HWY_SCALAR && a.cols <= longest_chunk;
-  }
-
   /// A chunk of rows that follow each other, as the first stage takes it.
   struct Block {
     Pieces p;  ///< of the first row
@@ -110,6 +106,16 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
             sums.dgamma != nullptr,
             nullptr,
             nullptr};
+  }
+
+  /// A chunk of dx, by whoever knows how one is written.
+  template <class Kind>
+  static HWY_INLINE void write_chunk(const Second& second, bool bypass) {
+    // The last segment of a row may be as short as it likes.
+    if (bypass && Lines<TX>::fit(second.dx, static_cast<int64_t>(second.n)))
+      Kind::template write_one<past>(second);
+    else
+      Kind::template write_one<Cache::keep>(second);
   }
 
   /// The chunk of a long row that the second stage takes at a position. Asks for the edge of the

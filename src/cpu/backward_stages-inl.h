@@ -19,11 +19,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// What the first stage adds to, beside the second.
 enum class Adds { nothing, row, columns };
 
-/// Stages take a segment chunk by chunk, as forward's do.
 template <typename TX, typename TY, bool from_y>
 struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
   using Formulas = BackwardFormulas<TX, TY, from_y>;
   using Formulas::pairs;
+  using typename Formulas::C;
   using typename Formulas::ColumnSum;
   using typename Formulas::D;
   using typename Formulas::Factors;
@@ -31,24 +31,27 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
   using typename Formulas::Pieces;
   using typename Formulas::PTail;
   using typename Formulas::Statistics;
+  using typename Formulas::Totals;
   using typename Formulas::TS;
   using typename Formulas::V;
 
-  /// A chunk as the first stage takes it.
+  /// A chunk or a row as the first stage takes it.
   struct First {
     Pieces p;
-    size_t n;  ///< 0: no chunk
+    size_t n;  ///< 0: nothing
     Statistics row;
     ColumnSum dgamma;
     ColumnSum dbeta;
     const TY* ahead_dy = nullptr;  ///< what is summed next, if nobody else asks for it
     const TS* ahead_source = nullptr;
+    size_t segment = 0;     ///< columns of a segment, where there are several chunks
+    size_t last_chunk = 0;  ///< where the last one begins
   };
-  /// A chunk as the second stage takes it.
+  /// A chunk or a row as the second stage takes it.
   struct Second {
     Pieces p;
     TX* dx;
-    size_t n;  ///< 0: no chunk
+    size_t n;  ///< 0: nothing
     Factors row;
     const TY* ahead_dy;  ///< what the first stage needs soon; its own dy: asks for nothing
     const TS* ahead_source;
@@ -70,6 +73,22 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
       b = Formulas::template gradient<centred>(dy_b, source_b, gamma_b, beta_b, mean, rstd,
                                                constant, slope);
   }
+
+  /// The sums of a row in whose last segment the first stage ended: lane by lane in a segment, and
+  /// of those before it.
+  struct RowSums {
+    V g;
+    V weighted;
+    Totals before = {};
+    bool only_segment = true;
+
+    HWY_INLINE RowSums() : g(hn::Zero(D())), weighted(g) {}
+
+    HWY_INLINE void end_segment() {
+      before.add(Formulas::total(g), Formulas::total(weighted), only_segment);
+      only_segment = false;
+    }
+  };
 
   /// The end of a chunk that is no whole number of packs.
   template <bool columns>
@@ -125,25 +144,59 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     }
   }
 
-  /// The first stage of one chunk and the second of another, in turns of two packs: so reads,
-  /// column sums and streaming stores are spread evenly, and none waits for a burst of others.
-  /// Neither depends on what goes with it: sums and gradients are the same. Returns whether ties
-  /// wait for `exact`.
+  static HWY_INLINE First at_last_chunk(const First& f) {
+    const auto column = static_cast<int64_t>(f.last_chunk);
+    return {f.p.at(f.last_chunk), f.n - f.last_chunk, f.row, f.dgamma.at(column),
+            f.dbeta.at(column)};
+  }
+
+  /// The first stage of one chunk or row and the second of another, in turns of two packs: so
+  /// reads, column sums and streaming stores are spread evenly, and none waits for a burst of
+  /// others. Neither depends on what goes with it: sums and gradients are the same. Returns whether
+  /// ties wait for `exact`.
   template <Adds adds, bool exact, Cache cache, bool centred>
-  static HWY_INLINE bool both_stages(const First& first, const Second& second, V& g_sum,
-                                     V& weighted_sum) {
+  static HWY_INLINE bool both_stages(const First& first, const Second& second, RowSums& row) {
     const D d;
     constexpr bool sums = adds != Adds::nothing, columns = adds == Adds::columns;
     const size_t step = P::step(), turn = 2 * step, line = HWY_MAX(turn, Lines<TX>::line);
     const V own_mean = hn::Set(d, first.row.mean), own_rstd = hn::Set(d, first.row.rstd);
     const V mean = hn::Set(d, second.row.mean), rstd = hn::Set(d, second.row.rstd),
             constant = hn::Set(d, second.row.constant), slope = hn::Set(d, second.row.slope);
+    const PTail own_tail(sums ? first.n - first.last_chunk : 0), tail(second.n);
     V g0 = hn::Zero(d), g1 = g0, w0 = g0, w1 = g0;
-    const PTail own_tail(sums ? first.n : 0), tail(second.n);
     // Before whole packs: its column sums lie across theirs, and a vector that is read across two
     // stores waits until both have left.
     if (sums && own_tail.count)
-      add_tail<columns>(first, own_tail, own_mean, own_rstd, g0, g1, w0, w1);
+      add_tail<columns>(at_last_chunk(first), own_tail, own_mean, own_rstd, g0, g1, w0, w1);
+    // Sums are chains of a chunk, the last of which begin with the tail.
+    const V tail_g = g0, tail_w = w0;
+    size_t segment_end = first.n, chunk_end = first.n;
+    bool starts = true;
+    const auto join = [&] FUSEDNORM_INLINE {
+      const V g = hn::Add(g0, g1), w = hn::Add(w0, w1);
+      row.g = starts ? g : hn::Add(row.g, g);
+      row.weighted = starts ? w : hn::Add(row.weighted, w);
+    };
+    const auto next_chain = [&](size_t i) FUSEDNORM_INLINE {
+      chunk_end = i + static_cast<size_t>(Chunk<C>::next(static_cast<int64_t>(segment_end - i)));
+      const bool last = chunk_end == first.n;
+      g0 = last ? tail_g : hn::Zero(d);
+      w0 = last ? tail_w : hn::Zero(d);
+      g1 = w1 = hn::Zero(d);
+    };
+    const auto end_chain = [&](size_t i) FUSEDNORM_INLINE {
+      join();
+      starts = i == segment_end;
+      if (starts) {
+        row.end_segment();
+        segment_end = HWY_MIN(segment_end + first.segment, first.n);
+      }
+      next_chain(i);
+    };
+    if (sums && first.last_chunk != 0) {
+      segment_end = HWY_MIN(first.segment, first.n);
+      next_chain(0);
+    }
     constexpr bool has_edges = cache == Cache::bypass;
     const Lines<TX> lines(second.dx, has_edges ? second.n : 0, step);
     size_t begin = 0, end = second.n;
@@ -198,20 +251,28 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     // Sums go first, by two turns from where writing begins. Where rows are multiples of 4 KiB,
     // what is summed and what is written do not differ in the bits by which the core tells a read
     // from a store that waits: it must not read what looks like something that was just written.
-    for (; i < begin + 2 * turn && i + turn <= summed; i += turn) sum_two(i);
-    for (; i + turn <= summed && j + turn <= count; i += turn, j += turn) {
-      sum_two(i);
-      ask(j, turn);
-      write_two(j);
-    }
-    if (cache == Cache::keep && first.ahead_dy)
-      for (; i + turn <= summed; i += turn) {
-        prefetch(first.ahead_dy + i, turn);
-        prefetch(first.ahead_source + i, turn);
+    while (sums) {
+      const size_t stop = HWY_MIN(chunk_end, summed);
+      for (; i < begin + 2 * turn && i + turn <= stop; i += turn) sum_two(i);
+      for (; i + turn <= stop && j + turn <= count; i += turn, j += turn) {
         sum_two(i);
+        // Not from the row's end, for another pointer would leave the registers.
+        prefetch(ahead_of(first.p.dy + i), turn);
+        prefetch(ahead_of(first.p.source + i), turn);
+        write_two(j);
       }
-    for (; i + turn <= summed; i += turn) sum_two(i);
+      if (cache == Cache::keep && first.ahead_dy)
+        for (; i + turn <= stop; i += turn) {
+          prefetch(first.ahead_dy + i, turn);
+          prefetch(first.ahead_source + i, turn);
+          sum_two(i);
+        }
+      for (; i + turn <= stop; i += turn) sum_two(i);
+      if (chunk_end == first.n) break;
+      end_chain(i);
+    }
     if (i < summed) sum_one(i, g0, w0);
+    if constexpr (sums) join();
     for (const size_t whole = count - (count - j) % line; j != whole; j += line) {
       ask(j, line);
       for (size_t k = 0; k < line; k += turn) write_two(j + k);
@@ -239,17 +300,15 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
                                                       rstd, constant, slope);
       tail.write(last_a, last_b, second.dx);
     }
-    g_sum = hn::Add(g0, g1);
-    weighted_sum = hn::Add(w0, w1);
     return !exact && P::any(ties);
   }
 
   /// The second stage alone.
   template <bool exact, Cache cache, bool centred>
   static HWY_INLINE bool write(const Second& second) {
-    V g = hn::Zero(D()), weighted = g;
-    return both_stages<Adds::nothing, exact, cache, centred>({second.p, 0, {}, {}, {}}, second, g,
-                                                             weighted);
+    RowSums nothing;
+    return both_stages<Adds::nothing, exact, cache, centred>({second.p, 0, {}, {}, {}}, second,
+                                                             nothing);
   }
 
   /// The same where it is rare, into the cache. By value: an object whose address is known lives in

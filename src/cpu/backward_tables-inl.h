@@ -18,16 +18,15 @@ const BackwardKernels* backward_table() {
   using Kernel = Backward<TX, TY, from_y>;
   using C = Compute<TX>;
   using Sums = ColumnSummation<C>;
-  constexpr bool no_expanding = std::is_same_v<TP, C> && !Kernel::pairs;
-  static constexpr BackwardKernels kernels = {
-      &Kernel::rows,
-      &Kernel::sums,
-      &Kernel::merge,
-      &Kernel::segment,
-      &Sums::compensate,
-      &Sums::settle,
-      &Sums::template store_total<TP, Kernel::pairs>,
-      no_expanding ? nullptr : &expand<C, TP, Kernel::pairs>};
+  static constexpr BackwardKernels kernels = {&Kernel::rows,
+                                              &Kernel::sums,
+                                              &Kernel::merge,
+                                              &Kernel::segment,
+                                              &Sums::compensate,
+                                              &Sums::settle,
+                                              &Sums::template store_total<TP, Kernel::pairs>,
+                                              &expand<C, TP, Kernel::pairs>,
+                                              std::is_same_v<TP, C> && !Kernel::pairs};
   return &kernels;
 }
 

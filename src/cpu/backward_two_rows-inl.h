@@ -21,6 +21,7 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
   using Rows::pieces;
   using Rows::statistics;
   using typename Rows::Block;
+  using typename Rows::C;
   using typename Rows::ColumnSum;
   using typename Rows::D;
   using typename Rows::Factors;
@@ -41,12 +42,14 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
   /// those of columns: they grow row by row either way. One register a sum, for two rows take all
   /// there are.
   template <bool two, bool columns>
-  static HWY_INLINE void sum_rows(First first, First second, V& g0, V& w0, V& g1, V& w1) {
+  static HWY_INLINE void sum_rows(First first, First second, V& row_g0, V& row_w0, V& row_g1,
+                                  V& row_w1) {
     const D d;
     const size_t step = P::step();
     const V mean0 = hn::Set(d, first.row.mean), rstd0 = hn::Set(d, first.row.rstd),
             mean1 = hn::Set(d, second.row.mean), rstd1 = hn::Set(d, second.row.rstd);
-    g0 = w0 = g1 = w1 = hn::Zero(d);
+    V g0 = hn::Zero(d), w0 = g0, g1 = g0, w1 = g0;
+    row_g0 = row_w0 = row_g1 = row_w1 = g0;
     // Before whole packs: its column sums lie across theirs, and a vector that is read across two
     // stores waits until both have left.
     const PTail tail(first.n);
@@ -86,20 +89,34 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         half(std::integral_constant<size_t, 1>());
       }
     };
-    size_t i = 0;
-    if (first.ahead_dy) {
-      const size_t line = HWY_MAX(step, Lines<TX>::line);
-      for (; i + line <= first.n; i += line) {
-        prefetch(first.ahead_dy + i, line);
-        if constexpr (two) prefetch(second.ahead_dy + i, line);
-        if (first.ahead_source) {
-          prefetch(first.ahead_source + i, line);
-          if constexpr (two) prefetch(second.ahead_source + i, line);
+    // Chains of additions end with a chunk.
+    const auto join = [](V& row, V& chunk, bool starts) FUSEDNORM_INLINE {
+      row = starts ? chunk : hn::Add(row, chunk);
+      chunk = hn::Zero(D());
+    };
+    for (size_t i = 0, end = 0; end < first.n;) {
+      const bool starts = end == 0;
+      end += static_cast<size_t>(Chunk<C>::next(static_cast<int64_t>(first.n - end)));
+      if (first.ahead_dy) {
+        const size_t line = HWY_MAX(step, Lines<TX>::line);
+        for (; i + line <= end; i += line) {
+          prefetch(first.ahead_dy + i, line);
+          if constexpr (two) prefetch(second.ahead_dy + i, line);
+          if (first.ahead_source) {
+            prefetch(first.ahead_source + i, line);
+            if constexpr (two) prefetch(second.ahead_source + i, line);
+          }
+          for (size_t k = 0; k < line; k += step) add(i + k);
         }
-        for (size_t k = 0; k < line; k += step) add(i + k);
+      }
+      for (; i + step <= end; i += step) add(i);
+      join(row_g0, g0, starts);
+      join(row_w0, w0, starts);
+      if constexpr (two) {
+        join(row_g1, g1, starts);
+        join(row_w1, w1, starts);
       }
     }
-    for (; i + step <= first.n; i += step) add(i);
   }
 
   template <bool two, bool columns>
@@ -154,17 +171,13 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
   static HWY_NOINLINE void write_one(Second second) {
     write_row<cache>(second);
   }
-  static void write_chunk(const Second& second, bool bypass) {
-    // The last segment of a row may be as short as it likes.
-    if (bypass && Lines<TX>::fit(second.dx, static_cast<int64_t>(second.n)))
-      write_one<past>(second);
-    else
-      write_one<Cache::keep>(second);
-  }
 
-  /// Rows of one chunk, with dx: the first stage of the next two rows, then the second of these.
+  static constexpr bool takes_any_whole = false;
+  static bool takes_whole(const BackwardArguments& a) { return a.dx && a.segments.count == 1; }
+
+  /// Rows of one segment, with dx: the first stage of the next two rows, then the second of these.
   template <bool columns, Cache cache>
-  static HWY_NOINLINE void short_rows(const BackwardArguments& a, int64_t begin, int64_t end,
+  static HWY_NOINLINE void whole_rows(const BackwardArguments& a, int64_t begin, int64_t end,
                                       ColumnSums sums) {
     const D d;
     const W share = W(1) / static_cast<W>(a.cols);
@@ -227,7 +240,7 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     for (int64_t next = begin; next < end || writes > 0; next += 2) {
       const int64_t rows = std::clamp<int64_t>(end - next, 0, 2);
       for (int64_t r = 0; r < rows; ++r) own[r] = statistics(a, next + r);
-      for (Position at(a.segments, whole_chunk, 0); at.row == 0; at.advance()) {
+      for (Position at(a.segments, Chunk<C>::whole, 0); at.row == 0; at.advance()) {
         // What the next turn sums.
         const Pieces p = pieces(a, next, at.column);
         const bool ends = at.column + at.length == a.cols;
@@ -246,7 +259,7 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
           Second second = Rows::output(a, next - 2 + r, at, bypass, 2, factors[r], nullptr,
                                        later(soon_source, 0, r, a.source_stride));
           second.ahead_dy = second.p.dy;
-          write_chunk(second, bypass);
+          Rows::template write_chunk<BackwardTwoRows>(second, bypass);
         }
       }
       writes = a.dx ? rows : 0;

@@ -33,20 +33,20 @@ namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Elements of a chunk. Fewer where vectors are short, for a sum's error grows with the additions
-/// that each lane makes.
-inline constexpr int64_t whole_chunk = HWY_TARGET == HWY_SCALAR ? segment_granule
-                                       : hn::MaxLanes(hn::ScalableTag<float>()) <= 4
-                                           ? policy::chunk_cols / 2
-                                           : policy::chunk_cols;
+/// How a segment is cut into chunks. They are shorter where vectors are short, for a sum's error
+/// grows with the additions that each lane makes.
+template <typename C>
+struct Chunk {
+  static constexpr int64_t of_bytes = policy::chunk_bytes / int64_t{sizeof(C)};
+  static constexpr int64_t whole = HWY_TARGET == HWY_SCALAR                      ? segment_granule
+                                   : hn::MaxLanes(hn::ScalableTag<float>()) <= 4 ? of_bytes / 2
+                                                                                 : of_bytes;
+  /// The last one of a segment takes up to a granule more, so that none is shorter than a vector.
+  static constexpr int64_t longest = whole + segment_granule;
 
-/// The last chunk of a segment takes up to a granule more, so that none is shorter than a vector.
-inline constexpr int64_t longest_chunk = whole_chunk + segment_granule;
-
-/// The length of the next chunk where `left` columns of a segment are left.
-constexpr int64_t next_chunk(int64_t left) {
-  return left <= longest_chunk ? left : whole_chunk;
-}
+  /// The length of the next one where `left` columns of a segment are left.
+  static constexpr int64_t next(int64_t left) { return left <= longest ? left : whole; }
+};
 
 /// The vector, in a register. Where it is used twice, the compiler would rather read it twice, and
 /// loads are what inner loops have the most of.

@@ -149,11 +149,11 @@ struct Forward : ForwardStages<TX, TY> {
     const auto x_at = [&](const Position& at) {
       return static_cast<const TX*>(a.x) + at.row * a.x_stride + at.column;
     };
-    Position deviation(a.segments, whole_chunk, begin), output = deviation;
+    Position deviation(a.segments, Chunk<C>::whole, begin), output = deviation;
     Sums sums = {};
     SegmentMoments all = {};
     Factors factors = {};
-    for (int64_t wait = chunks_of(a.segments, whole_chunk) - 1; output.row < end; --wait) {
+    for (int64_t wait = chunks_of(a.segments, Chunk<C>::whole) - 1; output.row < end; --wait) {
       if (deviation.row < end) {
         Stages::template add_deviations<false>(
             x_at(deviation), static_cast<size_t>(deviation.length), 0, deviation.first, sums);
@@ -185,9 +185,13 @@ struct Forward : ForwardStages<TX, TY> {
     return {static_cast<const TX*>(parameter) + column};
   }
 
+  /// Columns of rows that are taken whole.
+  static constexpr int64_t longest_whole =
+      HWY_MAX(Chunk<C>::longest, policy::chunk_bytes / int64_t{sizeof(TX)});
+
   template <Cache cache>
   static HWY_INLINE void rows_of_any_length(const ForwardArguments& a, int64_t begin, int64_t end) {
-    if (HWY_TARGET == HWY_SCALAR || a.cols > longest_chunk) {
+    if (HWY_TARGET == HWY_SCALAR || a.cols > longest_whole) {
       if constexpr (sizeof(TX) == 2) {
         if (a.as_given) return long_rows<cache>(a, begin, end, given(a.gamma, 0), given(a.beta, 0));
       }
@@ -242,10 +246,10 @@ struct Forward : ForwardStages<TX, TY> {
           finish(a, row, {static_cast<W>(of_row.mean), static_cast<W>(of_row.squares)},
                  W(1) / static_cast<W>(a.cols), segment == 0);
     }
-    HWY_ALIGN C expanded[2][policy::room(max_chunk)];
+    HWY_ALIGN C expanded[2][policy::room(Chunk<C>::longest)];
     const int64_t last = a.segments.end(segment);
     for (int64_t column = a.segments.begin(segment); column < last;) {
-      const int64_t n = next_chunk(last - column);
+      const int64_t n = Chunk<C>::next(last - column);
       const auto write_rows = [&](auto gamma_at, auto beta_at) HWY_ATTR {
         for (int64_t row = row_begin; row < row_end; ++row) {
           const TX* x = static_cast<const TX*>(a.x) + row * a.x_stride + column;

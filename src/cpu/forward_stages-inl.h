@@ -175,7 +175,7 @@ struct ForwardStages {
   template <bool centred>
   static HWY_INLINE void add_segment(const TX* x, int64_t n, C centre, Sums& sums) {
     for (int64_t offset = 0; offset < n;) {
-      const int64_t piece = next_chunk(n - offset);
+      const int64_t piece = Chunk<C>::next(n - offset);
       add_deviations<centred>(x + offset, static_cast<size_t>(piece), centre, offset == 0, sums);
       offset += piece;
     }

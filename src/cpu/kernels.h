@@ -12,7 +12,7 @@ namespace fusednorm::cpu {
 
 /// Elements that a stage takes at once at most, and the length of the constant arrays that stand
 /// for an absent gamma or beta.
-inline constexpr std::int64_t max_chunk = policy::chunk_cols + 2 * segment_granule;
+inline constexpr std::int64_t max_chunk = policy::chunk_bytes / 2;
 
 /// Mean and sum of squared deviations of one segment. Wide enough for long double, f64's merge
 /// type.
@@ -115,8 +115,9 @@ struct BackwardKernels {
   void (*store)(void* out, const void* sums, std::int64_t blocks, std::int64_t pitch,
                 std::int64_t count, std::int64_t begin, std::int64_t end, bool streaming,
                 const void* divisor);
-  /// As ForwardKernels'.
+  /// As ForwardKernels', but never null: rows() wants also absent parameters in full.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
+  bool takes_given;  ///< given ones need no expanding
 };
 
 /// Null when this build does not hold the instruction set or the dtypes are not a supported triple.

@@ -35,9 +35,8 @@ inline bool as_given(const ForwardProblem& p) {
          2 * expanded_bytes(p.cols, p.x_dtype) > policy::first_level_bytes;
 }
 
-static_assert(2 * policy::room(policy::chunk_cols + segment_granule) * 4 <=
-                  policy::first_level_bytes,
-              "rows of one chunk are read with expanded parameters");
+static_assert(2 * policy::room(max_chunk) * 4 <= policy::first_level_bytes,
+              "rows that are taken whole are read with expanded parameters");
 
 struct ForwardLayout {
   std::int64_t group = 0;      ///< rows worked on together when threads share rows
@@ -70,10 +69,10 @@ struct BackwardLayout {
   std::byte* scratch =
       nullptr;  ///< a task: plain sums, high and low parts, for dgamma and dbeta: [6, pitch]
 
-  void* gamma = nullptr;  ///< expanded, where the kernel wants that and does not do it itself
+  void* gamma = nullptr;  ///< expanded; null: as given, or expanded by the kernel
   void* beta = nullptr;
 
-  BackwardLayout(const BackwardPlan& plan, bool expand, Carver& carver) {
+  BackwardLayout(const BackwardPlan& plan, bool takes_given, Carver& carver) {
     const BackwardProblem& p = plan.problem;
     const auto element = static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype)));
     const std::int64_t rows_per_block =
@@ -81,10 +80,10 @@ struct BackwardLayout {
     const bool want_sums = p.want_dgamma || p.want_dbeta;
     several_sums = rows_per_block > policy::rows_per_sum;
     pitch = policy::room(p.cols);
-    if (expand && p.rows > 0 && plan.schedule != Schedule::segments) {
+    if (p.rows > 0 && plan.schedule != Schedule::segments) {
       const auto bytes = static_cast<std::size_t>(expanded_bytes(p.cols, p.x_dtype));
-      gamma = carver.take_bytes(bytes);
-      if (p.source == Source::y) beta = carver.take_bytes(bytes);
+      if (!takes_given || !p.has_gamma) gamma = carver.take_bytes(bytes);
+      if (p.source == Source::y && (!takes_given || !p.has_beta)) beta = carver.take_bytes(bytes);
     }
     if (plan.schedule == Schedule::segments) {
       const auto row_bytes =

@@ -63,6 +63,12 @@ struct Span {
                 : std::min(at.column + at.length + shift, at.segments.cols)) {}
 };
 
+/// Where a row's last chunk begins.
+constexpr std::int64_t last_chunk_of(const Segments& segments, std::int64_t chunk) {
+  const std::int64_t first = segments.begin(segments.count - 1), n = segments.cols - first;
+  return n <= chunk + segment_granule ? first : first + (n - segment_granule - 1) / chunk * chunk;
+}
+
 /// The chunks of a row.
 constexpr std::int64_t chunks_of(const Segments& segments, std::int64_t chunk) {
   const auto in = [&](std::int64_t n) {

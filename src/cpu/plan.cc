@@ -89,7 +89,7 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
   const BackwardKernels* kernels =
       backward_kernels(device.instruction_set.highway_target, problem.x_dtype, problem.param_dtype,
                        problem.y_dtype, problem.source == Source::y);
-  BackwardLayout(result, kernels->expand != nullptr, carver);
+  BackwardLayout(result, kernels->takes_given, carver);
   result.workspace_bytes = carver.bytes();
   return result;
 }

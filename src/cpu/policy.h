@@ -50,11 +50,13 @@ constexpr std::int64_t row_blocks(std::int64_t rows, std::int64_t cols, DType co
   return std::clamp<std::int64_t>(rows / min_rows_per_block, 1, fit);
 }
 
-/// Columns that a stage of a kernel takes before the next stage has its turn: a row where it is no
-/// longer, else a chunk of one. 4 KiB of f32 spread the two or three ends of loops that a turn
-/// costs (20 to 30 cycles each) over 128 vectors, and are short enough for reads and writes to
-/// overlap: with turns of 16 KiB a copy in two passes loses a fifth. Decides bits: constant.
-inline constexpr std::int64_t chunk_cols = 1024;
+/// What a stage of forward takes of x before the next stage has its turn: a row where it is no
+/// longer, else a chunk of one, of 4 KiB in the compute type. That spreads the two or three ends of
+/// loops that a turn costs (20 to 30 cycles each) over 128 vectors, and is short enough for reads
+/// and writes to overlap: with turns of 16 KiB a copy in two passes loses a fifth. In backward the
+/// columns that a chain of additions takes, and the turns of rows that are not taken whole. Decides
+/// bits: constant.
+inline constexpr std::int64_t chunk_bytes = 4 << 10;
 
 /// The first-level cache of a core.
 inline constexpr std::int64_t first_level_bytes = 32 << 10;

@@ -274,10 +274,10 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
       resolved_stride(p.source_row_stride, p.cols), resolved_stride(p.dx_row_stride, p.cols),
       // In place, the lines to write are in the cache already.
       plan.streaming_stores && buffers.dx != buffers.dy && buffers.dx != source,
-      segments_of(p.cols, p.x_dtype), kernels->expand,
+      segments_of(p.cols, p.x_dtype), kernels->takes_given ? nullptr : kernels->expand,
       static_cast<std::int64_t>(size_of(p.param_dtype))};
   Carver carver(workspace.data);
-  const BackwardLayout layout(plan, kernels->expand != nullptr, carver);
+  const BackwardLayout layout(plan, kernels->takes_given, carver);
   if (layout.gamma) {
     kernels->expand(arguments.gamma, 1, p.cols, layout.gamma);
     arguments.gamma = layout.gamma;
