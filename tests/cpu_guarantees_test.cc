@@ -143,7 +143,8 @@ TEST(BatchInvariant, AddressesAndStridesDoNotMatter) {
     for (const char* text :
          {"forward:f32:4x1000", "forward:bf16/f32:4x4097", "forward:f64:4x33",
           "backward:f32:4x1000", "backward:bf16/f32:4x4097", "backward:bf16/f32:5x784",
-          "backward:f16/f32:5x784", "backward_from_y:bf16/f32:5x784"}) {
+          "backward:f16/f32:5x784", "backward_from_y:bf16/f32:5x784", "backward:f32:4x5003",
+          "backward:f64:4x1500", "backward:bf16/f32:5x3001", "forward:bf16/f32:4x2047"}) {
       Problem aligned = parse(text), moved = aligned;
       moved.offset = {1, 3, 2};
       moved.stride = {aligned.cols + 3, aligned.cols + 1, aligned.cols + 7};
@@ -163,10 +164,13 @@ TEST(BatchInvariant, AddressesAndStridesDoNotMatter) {
 TEST(BatchInvariant, AGradientAlone) {
   for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
     auto backends = machines(set);
-    for (const char* text : {"backward:f32:33x100", "backward:bf16/f32:33x784:data=offset",
-                             "backward:f16/f32:33x768:data=offset", "backward:bf16/f32:33x768",
-                             "backward:bf16/f32:9x5000", "backward_from_y:bf16/f32:33x784",
-                             "backward:f32:3x70000", "backward:f16/f32:3x70000"}) {
+    for (const char* text :
+         {"backward:f32:33x100", "backward:bf16/f32:33x784:data=offset",
+          "backward:f16/f32:33x768:data=offset", "backward:bf16/f32:33x768",
+          "backward:bf16/f32:9x5000", "backward_from_y:bf16/f32:33x784", "backward:f32:3x70000",
+          "backward:f16/f32:3x70000",
+          // Whole with dx, in chunks without.
+          "backward:bf16/f32:9x3001", "backward:f16/f32:9x3001", "backward:f32:9x5003"}) {
       for (const int alone : {0, 1, 2}) {
         const Problem all = parse(text);
         Problem one = all;

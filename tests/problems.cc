@@ -74,7 +74,7 @@ std::vector<TableRow> make_table() {
       {few + "5x{5,100,1023,4097}:data=mean10000", "mean 1e4, spread 1 (pytorch#51102, #40307)"},
       {"forward:{f32,f64}:1x1000000:data=mean10000", "the same in a row split over threads"},
       {few + "9x{1,2,3,7,64,769,4097}:data=constant", "variance 0: y is beta, dx has no 0/0"},
-      {"forward:{f64,f32,f16,bf16}:9x{1,3,7,100,1000,4097}:data=constant:eps=0",
+      {"forward:{f64,f32,f16,bf16}:9x{1,3,7,100,1000,2048,4097}:data=constant:eps=0",
        "0/0 is NaN in the formula: any number instead is noise"},
       {few + "3x{1,31,768}:data=zeros", "nothing but eps under the root"},
       {"{forward,backward}:" + kFewDTypes + ":3x{5,768}:data=tiny",
@@ -110,6 +110,9 @@ std::vector<TableRow> make_table() {
       {all + "5x{7,100}:gamma=none:beta=none", "affine=False (apex#403)"},
       {kPasses + ":{f32,f16/f32,bf16/f32}:{3x5000,5x70001}:gamma=none:beta=none",
        "the same where every chunk of a row reads the constants that stand for them"},
+      {"forward:{f16/f32,f16/f32/f32,bf16/f32/f32}:3x{2047,2048,2049}:gamma=none:beta=none",
+       "either side of where those constants end"},
+      {kPasses + ":f64:3x5000:gamma=none:beta=none", "the same in f64"},
       // Addresses and strides.
       {all + "5x100:offset=1", "every array one element off alignment (TransformerEngine#490)"},
       {few + "4x{16,67,256,1024}:offset={1,3,7,15}", "every phase against a vector"},
@@ -124,10 +127,10 @@ std::vector<TableRow> make_table() {
       {"{forward,backward}:{f32,bf16/f32}:2x300001:stride=300002,300004,300001:offset=1",
        "long rows, strided and unaligned"},
       // In place.
-      {"forward:{f64,f32,f16,bf16,bf16/f32}:{5x100,3x4097,100x64}:in_place=y_over_x",
+      {"forward:{f64,f32,f16,bf16,bf16/f32}:{5x100,3x3001,3x4097,100x64}:in_place=y_over_x",
        "y over x: a row must be read before it is written"},
       {"backward:{f64,f32,f16,bf16,bf16/"
-       "f32}:{5x100,3x4097,100x64}:in_place={dx_over_dy,dx_over_source}",
+       "f32}:{5x100,3x3001,3x4097,100x64}:in_place={dx_over_dy,dx_over_source}",
        "dx over dy, dx over x"},
       {"backward_from_y:{f64,f32,f16,bf16,bf16/"
        "f32}:{5x100,3x4097}:in_place={dx_over_dy,dx_over_source}",

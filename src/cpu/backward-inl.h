@@ -34,23 +34,17 @@ struct Backward : BackwardKind<TX, TY, from_y> {
   using typename Kind::W;
 
   template <Cache cache>
-  static void whole_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
+  static void rows_by_kind(const BackwardArguments& a, int64_t begin, int64_t end,
+                           ColumnSums sums) {
     if (sums.dgamma)
-      Kind::template whole_rows<true, cache>(a, begin, end, sums);
+      Kind::template rows<true, cache>(a, begin, end, sums);
     else
-      Kind::template whole_rows<false, cache>(a, begin, end, sums);
+      Kind::template rows<false, cache>(a, begin, end, sums);
   }
-
   static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
-    const bool bypass = Kind::bypasses(a);
-    if (!Kind::takes_whole(a)) {
-      if constexpr (!Kind::takes_any_whole) Kind::long_rows(a, begin, end, sums);
-    } else if (bypass) {
-      whole_rows<Kind::past>(a, begin, end, sums);
-    } else {
-      whole_rows<Cache::keep>(a, begin, end, sums);
-    }
-    if (bypass) hwy::FlushStream();
+    if (!Kind::bypasses(a)) return rows_by_kind<Cache::keep>(a, begin, end, sums);
+    rows_by_kind<Kind::past>(a, begin, end, sums);
+    hwy::FlushStream();
   }
 
   /// Gamma and beta of a chunk, expanded here where that is wanted.
@@ -76,7 +70,7 @@ struct Backward : BackwardKind<TX, TY, from_y> {
     }
   };
 
-  /// The sums of a segment of rows, as long_rows() would have them.
+  /// The sums of a segment of rows, as rows() would have them.
   static void sums(const BackwardArguments& a, int64_t row_begin, int64_t row_end, int64_t segment,
                    GradientSums* out, ColumnSums of_columns) {
     const int64_t first = a.segments.begin(segment), last = a.segments.end(segment),
@@ -105,7 +99,7 @@ struct Backward : BackwardKind<TX, TY, from_y> {
   static GradientSums merge(const GradientSums* parts, int64_t count) {
     Totals totals;
     for (int64_t s = 0; s < count; ++s)
-      totals.add(static_cast<W>(parts[s].g), static_cast<W>(parts[s].g_xhat), s == 0);
+      totals.add(static_cast<W>(parts[s].g), static_cast<W>(parts[s].g_xhat));
     return {static_cast<long double>(totals.g), static_cast<long double>(totals.g_xhat)};
   }
 

@@ -20,7 +20,7 @@ template <typename TX, typename TY, bool from_y>
 struct BackwardFormulas {
   using C = Compute<TX>;
   using W = Wide<C>;
-  using D = hn::ScalableTag<C>;
+  using D = Vectors<C>;
   using V = hn::Vec<D>;
   using TS = std::conditional_t<from_y, TY, TX>;  // of the array that xhat is known from
   static constexpr bool pairs = in_pairs<TX, TY>;
@@ -109,14 +109,14 @@ struct BackwardFormulas {
     return static_cast<W>(hn::GetLane(hn::SumOfLanes(D(), lanes)));
   }
 
-  /// The two sums of a whole row, segment by segment.
+  /// The two sums of a row, segment by segment.
   struct Totals {
-    W g = 0;
-    W g_xhat = 0;
+    W g = nothing<W>;
+    W g_xhat = nothing<W>;
 
-    HWY_INLINE void add(W part, W xhat_part, bool first) {
-      g = first ? part : g + part;
-      g_xhat = first ? xhat_part : g_xhat + xhat_part;
+    HWY_INLINE void add(W part, W xhat_part) {
+      g += part;
+      g_xhat += xhat_part;
     }
   };
   static HWY_INLINE W total(const C* sums) { return total(hn::Load(D(), sums)); }

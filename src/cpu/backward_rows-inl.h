@@ -117,23 +117,6 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
     else
       Kind::template write_one<Cache::keep>(second);
   }
-
-  /// The chunk of a long row that the second stage takes at a position. Asks for the edge of the
-  /// row that is written `next_row` rows later.
-  static HWY_INLINE Second output(const BackwardArguments& a, int64_t row, const Position& at,
-                                  bool bypass, int64_t next_row, const Factors& factors,
-                                  const TY* ahead_dy, const TS* ahead_source) {
-    TX* dx = static_cast<TX*>(a.dx) + row * a.dx_stride;
-    const Span span(at, bypass ? Lines<TX>::before(dx) : 0);
-    if (bypass && span.begin == 0)
-      Lines<TX>::prefetch_edges(later(dx, 0, next_row, a.dx_stride), P::step());
-    return {pieces(a, row, span.begin),
-            dx + span.begin,
-            static_cast<size_t>(span.end - span.begin),
-            factors,
-            ahead_dy,
-            ahead_source};
-  }
 };
 
 }  // namespace HWY_NAMESPACE

@@ -74,22 +74,6 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
                                                constant, slope);
   }
 
-  /// The sums of a row in whose last segment the first stage ended: lane by lane in a segment, and
-  /// of those before it.
-  struct RowSums {
-    V g;
-    V weighted;
-    Totals before = {};
-    bool only_segment = true;
-
-    HWY_INLINE RowSums() : g(hn::Zero(D())), weighted(g) {}
-
-    HWY_INLINE void end_segment() {
-      before.add(Formulas::total(g), Formulas::total(weighted), only_segment);
-      only_segment = false;
-    }
-  };
-
   /// The end of a chunk that is no whole number of packs.
   template <bool columns>
   static HWY_INLINE void add_tail(const First& f, const PTail& tail, V mean, V rstd, V& ga, V& gb,
@@ -144,18 +128,32 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     }
   }
 
-  static HWY_INLINE First at_last_chunk(const First& f) {
+  /// The last chunk alone.
+  template <bool columns>
+  static HWY_INLINE First last_chunk(First f) {
     const auto column = static_cast<int64_t>(f.last_chunk);
-    return {f.p.at(f.last_chunk), f.n - f.last_chunk, f.row, f.dgamma.at(column),
-            f.dbeta.at(column)};
+    f.p.dy += column;
+    f.p.source += column;
+    f.p.gamma = f.p.gamma.at(column);
+    if constexpr (from_y) f.p.beta = f.p.beta.at(column);
+    if constexpr (columns) {
+      f.dgamma = f.dgamma.at(column);
+      f.dbeta = f.dbeta.at(column);
+    }
+    f.n -= f.last_chunk;
+    return f;
   }
 
   /// The first stage of one chunk or row and the second of another, in turns of two packs: so
   /// reads, column sums and streaming stores are spread evenly, and none waits for a burst of
-  /// others. Neither depends on what goes with it: sums and gradients are the same. Returns whether
-  /// ties wait for `exact`.
+  /// others. Neither depends on what goes with it: sums and gradients are the same. The sums are
+  /// those of the last segment, lane by lane; those before it are added to `before`. Where there
+  /// were ties, and not `exact`, it writes that part again.
   template <Adds adds, bool exact, Cache cache, bool centred>
-  static HWY_INLINE bool both_stages(const First& first, const Second& second, RowSums& row) {
+  static HWY_INLINE void both_stages(const First& first, const Second& second, V& g_sum,
+                                     V& weighted_sum, Totals& before) {
+    static_assert(2 * P::parts * hn::MaxLanes(D()) <= size_t{segment_granule},
+                  "chunks and segments end with a turn of the loop");
     const D d;
     constexpr bool sums = adds != Adds::nothing, columns = adds == Adds::columns;
     const size_t step = P::step(), turn = 2 * step, line = HWY_MAX(turn, Lines<TX>::line);
@@ -167,15 +165,14 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     // Before whole packs: its column sums lie across theirs, and a vector that is read across two
     // stores waits until both have left.
     if (sums && own_tail.count)
-      add_tail<columns>(at_last_chunk(first), own_tail, own_mean, own_rstd, g0, g1, w0, w1);
+      add_tail<columns>(last_chunk<columns>(first), own_tail, own_mean, own_rstd, g0, g1, w0, w1);
     // Sums are chains of a chunk, the last of which begin with the tail.
     const V tail_g = g0, tail_w = w0;
     size_t segment_end = first.n, chunk_end = first.n;
-    bool starts = true;
-    const auto join = [&] FUSEDNORM_INLINE {
-      const V g = hn::Add(g0, g1), w = hn::Add(w0, w1);
-      row.g = starts ? g : hn::Add(row.g, g);
-      row.weighted = starts ? w : hn::Add(row.weighted, w);
+    g_sum = weighted_sum = hn::Set(d, nothing<C>);
+    const auto join = [&]() FUSEDNORM_INLINE {
+      g_sum = hn::Add(g_sum, hn::Add(g0, g1));
+      weighted_sum = hn::Add(weighted_sum, hn::Add(w0, w1));
     };
     const auto next_chain = [&](size_t i) FUSEDNORM_INLINE {
       chunk_end = i + static_cast<size_t>(Chunk<C>::next(static_cast<int64_t>(segment_end - i)));
@@ -186,9 +183,9 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     };
     const auto end_chain = [&](size_t i) FUSEDNORM_INLINE {
       join();
-      starts = i == segment_end;
-      if (starts) {
-        row.end_segment();
+      if (i == segment_end) {
+        before.add(Formulas::total(g_sum), Formulas::total(weighted_sum));
+        g_sum = weighted_sum = hn::Set(d, nothing<C>);
         segment_end = HWY_MIN(segment_end + first.segment, first.n);
       }
       next_chain(i);
@@ -256,7 +253,8 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
       for (; i < begin + 2 * turn && i + turn <= stop; i += turn) sum_two(i);
       for (; i + turn <= stop && j + turn <= count; i += turn, j += turn) {
         sum_two(i);
-        // Not from the row's end, for another pointer would leave the registers.
+        // As ask() would, but by addresses that need no registers of their own: there are no more,
+        // and what is put on the stack for want of them waits in line with streaming stores.
         prefetch(ahead_of(first.p.dy + i), turn);
         prefetch(ahead_of(first.p.source + i), turn);
         write_two(j);
@@ -273,15 +271,23 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     }
     if (i < summed) sum_one(i, g0, w0);
     if constexpr (sums) join();
-    for (const size_t whole = count - (count - j) % line; j != whole; j += line) {
-      ask(j, line);
-      for (size_t k = 0; k < line; k += turn) write_two(j + k);
-    }
-    for (; j + turn <= count; j += turn) write_two(j);
-    for (; j < count; j += step) {
-      V a, b = mean;
-      gradients(j, a, b);
-      write(a, b, j);
+    while (j < count) {
+      const size_t start = j,
+                   stop = exact ? count : HWY_MIN(count, start + policy::cols_per_tie_check);
+      for (const size_t whole = stop - (stop - j) % line; j != whole; j += line) {
+        ask(j, line);
+        for (size_t k = 0; k < line; k += turn) write_two(j + k);
+      }
+      for (; j + turn <= stop; j += turn) write_two(j);
+      for (; j < stop; j += step) {
+        V a, b = mean;
+        gradients(j, a, b);
+        write(a, b, j);
+      }
+      if (!exact && HWY_UNLIKELY(P::any(ties))) {
+        write_apart<cache, centred>(part(second, begin + start, stop - start));
+        ties = P::no_ties();
+      }
     }
     if constexpr (has_edges) {
       lines.each_edge(second.n, step, [&](size_t edge) FUSEDNORM_INLINE {
@@ -300,24 +306,36 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
                                                       rstd, constant, slope);
       tail.write(last_a, last_b, second.dx);
     }
-    return !exact && P::any(ties);
   }
 
   /// The second stage alone.
   template <bool exact, Cache cache, bool centred>
-  static HWY_INLINE bool write(const Second& second) {
-    RowSums nothing;
-    return both_stages<Adds::nothing, exact, cache, centred>({second.p, 0, {}, {}, {}}, second,
-                                                             nothing);
+  static HWY_INLINE void write(const Second& second) {
+    V g, weighted;
+    Totals before;
+    both_stages<Adds::nothing, exact, cache, centred>({second.p, 0, {}, {}, {}}, second, g,
+                                                      weighted, before);
   }
 
-  /// The same where it is rare, into the cache. By value: an object whose address is known lives in
-  /// memory, and is read again before the stores to it have left the queue.
-  template <bool centred>
+  /// The same where it is rare. By value: an object whose address is known lives in memory, and is
+  /// read again before the stores to it have left the queue.
+  template <Cache cache, bool centred>
   static HWY_NOINLINE void write_apart(Second second) {
-    second.ahead_dy = second.p.dy;
-    second.ahead_source = second.p.source;
-    write<true, Cache::keep, centred>(second);
+    write<true, cache, centred>(second);
+  }
+
+  /// n columns of it for a rare call, field by field: what is handed over whole lies in memory from
+  /// the start, and every row would store it.
+  static HWY_INLINE Second part(const Second& s, size_t column, size_t n) {
+    const auto c = static_cast<int64_t>(column);
+    const TY* dy = s.p.dy + column;
+    const TS* source = s.p.source + column;
+    return {{dy, source, s.p.gamma.at(c), s.p.beta.at(c)},
+            s.dx + column,
+            n,
+            {s.row.mean, s.row.rstd, s.row.constant, s.row.slope, s.row.centred},
+            dy,
+            source};
   }
 };
 

@@ -16,8 +16,6 @@ namespace HWY_NAMESPACE {
 template <typename TX, typename TY, bool from_y>
 struct BackwardTurns : BackwardRows<TX, TY, from_y> {
   using Rows = BackwardRows<TX, TY, from_y>;
-  using Rows::bypasses;
-  using Rows::past;
   using Rows::pieces;
   using Rows::statistics;
   using typename Rows::Block;
@@ -26,11 +24,12 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
   using typename Rows::First;
   using typename Rows::P;
   using typename Rows::Pieces;
-  using typename Rows::RowSums;
   using typename Rows::Second;
   using typename Rows::Statistics;
   using typename Rows::Sums;
   using typename Rows::SumsOfColumns;
+  using typename Rows::Totals;
+  using typename Rows::V;
   using typename Rows::W;
 
   template <bool columns>
@@ -39,8 +38,8 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
   /// Rows of any length: the first stage of the next row while this one is written. All in
   /// registers: a store, be it to the stack, waits in line with the streaming ones.
   template <bool columns, Cache cache>
-  static HWY_NOINLINE void whole_rows(const BackwardArguments& a, int64_t begin, int64_t end,
-                                      ColumnSums sums) {
+  static HWY_NOINLINE void rows(const BackwardArguments& a, int64_t begin, int64_t end,
+                                ColumnSums sums) {
     const SumsOfColumns of_columns(sums, a.cols, 0);
     const W share = W(1) / static_cast<W>(a.cols);
     const auto n = static_cast<size_t>(a.cols), segment = static_cast<size_t>(a.segments.length),
@@ -63,29 +62,29 @@ struct BackwardTurns : BackwardRows<TX, TY, from_y> {
         first.ahead_dy = ahead_of(next.dy);
         first.ahead_source = ahead_of(next.source);
       }
-      RowSums of_row;
+      V g, weighted;
+      Totals of_row;
       Rows::template both_stages<adds<columns>, true, cache, true>(
-          first, {now, dx, writes ? n : 0, factors, ahead_of(next.dy), ahead_of(next.source)},
-          of_row);
-      of_row.end_segment();
-      factors = Rows::factors(own, share, of_row.before);
+          first, {now, dx, writes ? n : 0, factors, ahead_of(next.dy), ahead_of(next.source)}, g,
+          weighted, of_row);
+      of_row.add(Rows::total(g), Rows::total(weighted));
+      factors = Rows::factors(own, share, of_row);
       now = next;
       next.dy += dy_stride;
       next.source += source_stride;
       if (writes) dx += dx_stride;
     }
   }
-  static constexpr bool takes_any_whole = true;
-  static bool takes_whole(const BackwardArguments&) { return true; }
 
   // Chunks of rows that threads share.
   template <bool columns>
   static HWY_NOINLINE void sum_chunk(First first, bool starts, Sums& sums) {
-    RowSums chunk;
+    V g, weighted;
+    Totals before;
     Rows::template both_stages<adds<columns>, true, Cache::keep, true>(
-        first, {first.p, nullptr, 0, {}, first.p.dy, first.p.source}, chunk);
-    Rows::join(chunk.g, starts, sums.g);
-    Rows::join(chunk.weighted, starts, sums.weighted);
+        first, {first.p, nullptr, 0, {}, first.p.dy, first.p.source}, g, weighted, before);
+    Rows::join(g, starts, sums.g);
+    Rows::join(weighted, starts, sums.weighted);
   }
   static void sum(const Block& block, bool starts, Sums* sums) {
     const auto one = block.columns ? &sum_chunk<true> : &sum_chunk<false>;

@@ -17,7 +17,6 @@ template <typename TX, typename TY, bool from_y>
 struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
   using Rows = BackwardRows<TX, TY, from_y>;
   using Rows::bypasses;
-  using Rows::past;
   using Rows::pieces;
   using Rows::statistics;
   using typename Rows::Block;
@@ -49,7 +48,7 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     const V mean0 = hn::Set(d, first.row.mean), rstd0 = hn::Set(d, first.row.rstd),
             mean1 = hn::Set(d, second.row.mean), rstd1 = hn::Set(d, second.row.rstd);
     V g0 = hn::Zero(d), w0 = g0, g1 = g0, w1 = g0;
-    row_g0 = row_w0 = row_g1 = row_w1 = g0;
+    row_g0 = row_w0 = row_g1 = row_w1 = hn::Set(d, nothing<C>);
     // Before whole packs: its column sums lie across theirs, and a vector that is read across two
     // stores waits until both have left.
     const PTail tail(first.n);
@@ -89,13 +88,7 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         half(std::integral_constant<size_t, 1>());
       }
     };
-    // Chains of additions end with a chunk.
-    const auto join = [](V& row, V& chunk, bool starts) FUSEDNORM_INLINE {
-      row = starts ? chunk : hn::Add(row, chunk);
-      chunk = hn::Zero(D());
-    };
     for (size_t i = 0, end = 0; end < first.n;) {
-      const bool starts = end == 0;
       end += static_cast<size_t>(Chunk<C>::next(static_cast<int64_t>(first.n - end)));
       if (first.ahead_dy) {
         const size_t line = HWY_MAX(step, Lines<TX>::line);
@@ -110,12 +103,12 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         }
       }
       for (; i + step <= end; i += step) add(i);
-      join(row_g0, g0, starts);
-      join(row_w0, w0, starts);
-      if constexpr (two) {
-        join(row_g1, g1, starts);
-        join(row_w1, w1, starts);
-      }
+      // Chains of additions end with a chunk.
+      row_g0 = hn::Add(row_g0, g0);
+      row_w0 = hn::Add(row_w0, w0);
+      row_g1 = hn::Add(row_g1, g1);
+      row_w1 = hn::Add(row_w1, w1);
+      g0 = w0 = g1 = w1 = hn::Zero(d);
     }
   }
 
@@ -144,36 +137,21 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     }
   }
 
-  /// For a rare call: field by field, for what is handed over whole lies in memory from the start,
-  /// and every row would store it.
-  static HWY_INLINE Second fresh(const Second& s) {
-    return {{s.p.dy, s.p.source, s.p.gamma.at(0), s.p.beta.at(0)},
-            s.dx,
-            s.n,
-            {s.row.mean, s.row.rstd, s.row.constant, s.row.slope, s.row.centred},
-            s.ahead_dy,
-            s.ahead_source};
-  }
-
-  /// The second stage; apart for a row that is centred while others stay, and once more where there
-  /// were ties. In place nothing could be written again, and what stays in the cache is written
-  /// with every tie at once.
+  /// The second stage; apart for a row that is centred while others stay. In place nothing could be
+  /// written again, and what stays in the cache is written with every tie at once.
   template <Cache cache>
   static HWY_INLINE void write_row(const Second& second) {
     constexpr bool may_stay = Rows::may_stay;
     if (may_stay && HWY_UNLIKELY(second.row.centred))
-      Rows::template write_apart<true>(fresh(second));
-    else if (HWY_UNLIKELY((Rows::template write<cache == Cache::keep, cache, !may_stay>(second))))
-      Rows::template write_apart<!may_stay>(fresh(second));
+      Rows::template write_apart<cache, true>(Rows::part(second, 0, second.n));
+    else
+      Rows::template write<cache == Cache::keep, cache, !may_stay>(second);
   }
 
   template <Cache cache>
   static HWY_NOINLINE void write_one(Second second) {
     write_row<cache>(second);
   }
-
-  static constexpr bool takes_any_whole = false;
-  static bool takes_whole(const BackwardArguments& a) { return a.dx && a.segments.count == 1; }
 
   /// Rows of one segment, with dx: the first stage of the next two rows, then the second of these.
   template <bool columns, Cache cache>
@@ -228,6 +206,19 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     }
   }
 
+  /// The chunk of a long row that the second stage takes at a position.
+  static HWY_INLINE Second output(const BackwardArguments& a, int64_t row, const Position& at,
+                                  bool bypass, const Factors& factors, const TS* ahead_source) {
+    TX* dx = static_cast<TX*>(a.dx) + row * a.dx_stride;
+    const Span span(at, bypass ? Lines<TX>::before(dx) : 0);
+    // Of the next turn's row.
+    if (bypass && span.begin == 0)
+      Lines<TX>::prefetch_edges(later(dx, 0, 2, a.dx_stride), P::step());
+    const Pieces p = pieces(a, row, span.begin);
+    return {p,    dx + span.begin, static_cast<size_t>(span.end - span.begin), factors,
+            p.dy, ahead_source};
+  }
+
   /// Rows of any length, a chunk of each stage at a time; the second stage is two rows behind.
   static void long_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
     const bool bypass = bypasses(a);
@@ -239,7 +230,10 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
     int64_t writes = 0;  // rows
     for (int64_t next = begin; next < end || writes > 0; next += 2) {
       const int64_t rows = std::clamp<int64_t>(end - next, 0, 2);
-      for (int64_t r = 0; r < rows; ++r) own[r] = statistics(a, next + r);
+      for (int64_t r = 0; r < rows; ++r) {
+        own[r] = statistics(a, next + r);
+        totals[r] = {};
+      }
       for (Position at(a.segments, Chunk<C>::whole, 0); at.row == 0; at.advance()) {
         // What the next turn sums.
         const Pieces p = pieces(a, next, at.column);
@@ -253,18 +247,26 @@ struct BackwardTwoRows : BackwardRows<TX, TY, from_y> {
         if (writes == 0) block.next_source = soon_source;
         sum(block, at.first, partial);
         for (int64_t r = 0; at.last && r < rows; ++r)
-          totals[r].add(Rows::total(partial[r].g), Rows::total(partial[r].weighted),
-                        at.first_segment());
+          totals[r].add(Rows::total(partial[r].g), Rows::total(partial[r].weighted));
         for (int64_t r = 0; r < writes; ++r) {
-          Second second = Rows::output(a, next - 2 + r, at, bypass, 2, factors[r], nullptr,
+          const Second second = output(a, next - 2 + r, at, bypass, factors[r],
                                        later(soon_source, 0, r, a.source_stride));
-          second.ahead_dy = second.p.dy;
           Rows::template write_chunk<BackwardTwoRows>(second, bypass);
         }
       }
       writes = a.dx ? rows : 0;
       for (int64_t r = 0; r < writes; ++r) factors[r] = Rows::factors(own[r], share, totals[r]);
     }
+  }
+
+  /// A row of one segment is never shared by threads: its sums may end otherwise than those of its
+  /// chunks.
+  template <bool columns, Cache cache>
+  static void rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
+    if (a.dx && a.segments.count == 1)
+      whole_rows<columns, cache>(a, begin, end, sums);
+    else
+      long_rows(a, begin, end, sums);
   }
 };
 

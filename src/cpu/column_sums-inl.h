@@ -17,7 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <typename C>
 struct ColumnSummation {
-  using D = hn::ScalableTag<C>;
+  using D = Vectors<C>;
   using V = hn::Vec<D>;
 
   /// Knuth's two-sum: high + low grows by `value` with no error but low's own rounding.

@@ -1,4 +1,4 @@
-// Element types as the CPU kernels see them in memory, and constant arrays of each.
+// Element types as the CPU kernels see them in memory, and constants of the compute types.
 #pragma once
 
 #include <array>
@@ -24,27 +24,21 @@ using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 template <typename C>
 using Wide = std::conditional_t<std::is_same_v<C, double>, long double, double>;
 
-template <typename T>
-constexpr T one() {
-  if constexpr (std::is_same_v<T, BFloat16>)
-    return {0x3f80};
-  else if constexpr (std::is_same_v<T, Float16>)
-    return {0x3c00};
-  else
-    return T(1);
-}
+/// The sum of nothing: whatever is added to it, be it 0 or -0, comes out as it is.
+template <typename C>
+inline constexpr C nothing = -C(0);
 
-template <typename T>
-constexpr std::array<T, max_chunk> filled(T value) {
-  std::array<T, max_chunk> array{};
+template <typename C>
+constexpr std::array<C, max_constants> filled(C value) {
+  std::array<C, max_constants> array{};
   for (auto& element : array) element = value;
   return array;
 }
 
-template <typename T>
-inline constexpr std::array<T, max_chunk> ones = filled(one<T>());
-template <typename T>
-inline constexpr std::array<T, max_chunk> zeros = {};
+template <typename C>
+inline constexpr std::array<C, max_constants> ones = filled(C(1));
+template <typename C>
+inline constexpr std::array<C, max_constants> zeros = {};
 
 template <typename T>
 struct Type {

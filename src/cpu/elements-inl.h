@@ -33,14 +33,18 @@ namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// How a segment is cut into chunks. They are shorter where vectors are short, for a sum's error
-/// grows with the additions that each lane makes.
+/// The vectors of every kernel: at most 64 bytes, so that segments end with a whole turn of a loop.
+template <typename C>
+using Vectors = hn::CappedTag<C, 64 / sizeof(C)>;
+
+/// How a segment is cut into chunks. They are shorter where vectors are short, for the error of a
+/// sum of f32 grows with the additions that each lane makes.
 template <typename C>
 struct Chunk {
   static constexpr int64_t of_bytes = policy::chunk_bytes / int64_t{sizeof(C)};
-  static constexpr int64_t whole = HWY_TARGET == HWY_SCALAR                      ? segment_granule
-                                   : hn::MaxLanes(hn::ScalableTag<float>()) <= 4 ? of_bytes / 2
-                                                                                 : of_bytes;
+  static constexpr int64_t whole = HWY_TARGET == HWY_SCALAR              ? segment_granule
+                                   : hn::MaxLanes(Vectors<float>()) <= 4 ? of_bytes / 2
+                                                                         : of_bytes;
   /// The last one of a segment takes up to a granule more, so that none is shorter than a vector.
   static constexpr int64_t longest = whole + segment_granule;
 

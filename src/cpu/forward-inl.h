@@ -42,12 +42,10 @@ struct Forward : ForwardStages<TX, TY> {
   template <Cache cache, class Q>
   static HWY_INLINE void write(const TX* x, Q gamma, Q beta, TY* y, size_t n, const Factors& row,
                                const TX* ahead) {
-    if constexpr (cache == Cache::keep)
-      Stages::normalize_row(x, gamma, beta, y, n, row, ahead);
-    else if (HWY_LIKELY(Lines<TY>::fit(y, static_cast<int64_t>(n))))
-      Stages::stream_row(x, gamma, beta, y, n, row, ahead);
+    if (cache == Cache::keep || HWY_LIKELY(Lines<TY>::fit(y, static_cast<int64_t>(n))))
+      Stages::template normalize_row<cache>(x, gamma, beta, y, n, row, ahead);
     else
-      Stages::normalize_again(x, gamma, beta, y, n, row);
+      Stages::keep_row(x, gamma, beta, y, n, row);
   }
 
   /// Rows whose sums wait for each other, so that one long chain of latencies, from sums to rstd,
@@ -111,9 +109,9 @@ struct Forward : ForwardStages<TX, TY> {
     }
   }
 
-  /// Rows of one chunk. The next row is summed before this one is written, so that the latencies of
-  /// sums and of rstd pass while something else runs. All in registers: a store, be it to the
-  /// stack, waits in line with the streaming ones.
+  /// Rows that are taken whole. The next row is summed before this one is written, so that the
+  /// latencies of sums and of rstd pass while something else runs. All in registers: a store, be it
+  /// to the stack, waits in line with the streaming ones.
   template <Cache cache>
   static HWY_NOINLINE void short_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
     const Parameter<P> gamma(a.gamma, ones<C>.data(), a.cols),
@@ -185,9 +183,12 @@ struct Forward : ForwardStages<TX, TY> {
     return {static_cast<const TX*>(parameter) + column};
   }
 
-  /// Columns of rows that are taken whole.
+  /// Columns of rows that are taken whole. Threads never share them, for they are of one segment;
+  /// their sums may end otherwise than those of chunks.
   static constexpr int64_t longest_whole =
       HWY_MAX(Chunk<C>::longest, policy::chunk_bytes / int64_t{sizeof(TX)});
+  static_assert(longest_whole <= max_constants && longest_whole <= max_segment(dtype_of<C>),
+                "constants are as long, and so is a segment");
 
   template <Cache cache>
   static HWY_INLINE void rows_of_any_length(const ForwardArguments& a, int64_t begin, int64_t end) {

@@ -18,13 +18,14 @@ namespace fusednorm::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Every stage takes a segment chunk by chunk. A chunk has accumulators of its own, which then join
-/// the segment's sums: chains of additions are short, and little waits in memory between chunks.
+/// Every stage takes a short row whole and a segment chunk by chunk. A chunk has accumulators of
+/// its own, which then join the segment's sums: chains of additions are short, and little waits in
+/// memory between chunks.
 template <typename TX, typename TY>
 struct ForwardStages {
   using C = Compute<TX>;
   using W = Wide<C>;
-  using D = hn::ScalableTag<C>;
+  using D = Vectors<C>;
   using V = hn::Vec<D>;
   static constexpr bool pairs = in_pairs<TX, TY>;
   using P = Pack<D, pairs>;
@@ -304,9 +305,10 @@ struct ForwardStages {
   }
 
   /// The last stage. It also asks for what the first stage needs soon, a line for each line that it
-  /// writes: so reads keep pace with writes. Returns whether ties wait for `exact`.
+  /// writes: so reads keep pace with writes. Where there were ties, and not `exact`, it writes that
+  /// part again.
   template <bool centred, bool exact, Cache cache, class Q>
-  static HWY_INLINE bool normalize(const TX* x, Q gamma, Q beta, TY* y, size_t n,
+  static HWY_INLINE void normalize(const TX* x, Q gamma, Q beta, TY* y, size_t n,
                                    const Factors& row, const TX* ahead) {
     const D d;
     const size_t step = P::step();
@@ -344,18 +346,26 @@ struct ForwardStages {
         P::template write<cache>(a, b, to + i, ties);
     };
     const size_t count = end - begin, four = 4 * step / P::parts;
-    size_t i = 0;
-    // In order: a line that is half written when the next is begun leaves in two parts.
-    for (; i + four <= count; i += four) {
-      prefetch(next + i, four);
-      one(i);
-      one(i + step);
-      if constexpr (!pairs) {
-        one(i + 2 * step);
-        one(i + 3 * step);
+    for (size_t i = 0; i < count;) {
+      const size_t first = i, last = exact ? count : HWY_MIN(count, i + policy::cols_per_tie_check);
+      // In order: a line that is half written when the next is begun leaves in two parts.
+      for (; i + four <= last; i += four) {
+        prefetch(next + i, four);
+        one(i);
+        one(i + step);
+        if constexpr (!pairs) {
+          one(i + 2 * step);
+          one(i + 3 * step);
+        }
+      }
+      for (; i < last; i += step) one(i);
+      if (!exact && HWY_UNLIKELY(P::any(ties))) {
+        const auto column = static_cast<int64_t>(first);
+        normalize_apart<centred, cache>(from + first, gammas.at(column), betas.at(column),
+                                        to + first, last - first, row);
+        ties = P::no_ties();
       }
     }
-    for (; i < count; i += step) one(i);
     if (cache == Cache::keep && tail.count) {
       V gamma_a, gamma_b = centre, beta_a, beta_b = centre;
       tail.read_columns(gamma, gamma_a, gamma_b);
@@ -363,34 +373,29 @@ struct ForwardStages {
       tail.write(value<centred>(last_a, gamma_a, beta_a, centre, rstd, shift),
                  value<centred>(last_b, gamma_b, beta_b, centre, rstd, shift), y);
     }
-    return !exact && P::any(ties);
   }
 
-  /// The last stage into the cache; with every tie, for in place nothing could be written again.
-  template <class Q>
+  /// The same where it is rare.
+  template <bool centred, Cache cache, class Q>
+  static HWY_NOINLINE void normalize_apart(const TX* x, Q gamma, Q beta, TY* y, size_t n,
+                                           Factors row) {
+    normalize<centred, true, cache>(x, gamma, beta, y, n, row, x);
+  }
+
+  /// Into the cache with every tie at once, for in place nothing could be written again.
+  template <Cache cache, class Q>
   static HWY_INLINE void normalize_row(const TX* x, Q gamma, Q beta, TY* y, size_t n,
                                        const Factors& row, const TX* ahead) {
+    constexpr bool exact = cache == Cache::keep;
     if (sizeof(TX) != 2 || row.centred)
-      normalize<true, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
+      normalize<true, exact, cache>(x, gamma, beta, y, n, row, ahead);
     else
-      normalize<false, true, Cache::keep>(x, gamma, beta, y, n, row, ahead);
+      normalize<false, exact, cache>(x, gamma, beta, y, n, row, ahead);
   }
   /// The same where it is rare.
   template <class Q>
-  static HWY_NOINLINE void normalize_again(const TX* x, Q gamma, Q beta, TY* y, size_t n,
-                                           Factors row) {
-    normalize_row(x, gamma, beta, y, n, row, x);
-  }
-
-  /// The last stage past the cache.
-  template <class Q>
-  static HWY_INLINE void stream_row(const TX* x, Q gamma, Q beta, TY* y, size_t n,
-                                    const Factors& row, const TX* ahead) {
-    const bool ties =
-        sizeof(TX) != 2 || row.centred
-            ? normalize<true, false, Cache::bypass>(x, gamma, beta, y, n, row, ahead)
-            : normalize<false, false, Cache::bypass>(x, gamma, beta, y, n, row, ahead);
-    if (HWY_UNLIKELY(ties)) normalize_again(x, gamma, beta, y, n, row);
+  static HWY_NOINLINE void keep_row(const TX* x, Q gamma, Q beta, TY* y, size_t n, Factors row) {
+    normalize_row<Cache::keep>(x, gamma, beta, y, n, row, x);
   }
 };
 

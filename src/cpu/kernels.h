@@ -10,9 +10,9 @@
 
 namespace fusednorm::cpu {
 
-/// Elements that a stage takes at once at most, and the length of the constant arrays that stand
-/// for an absent gamma or beta.
-inline constexpr std::int64_t max_chunk = policy::chunk_bytes / 2;
+/// The length of the constant arrays that stand for an absent gamma or beta, and the longest row
+/// that forward takes whole.
+inline constexpr std::int64_t max_constants = policy::chunk_bytes / 2;
 
 /// Mean and sum of squared deviations of one segment. Wide enough for long double, f64's merge
 /// type.
@@ -43,7 +43,7 @@ struct ForwardArguments {
   /// Null where gamma and beta are in the compute type and in the order of the kernel's packs.
   void (*expand)(const void* given, double constant, std::int64_t count, void* to);
   std::int64_t param_size;
-  /// Gamma and beta are the caller's, in x's own 16-bit dtype. Only rows of more than a chunk.
+  /// Gamma and beta are the caller's, in x's own 16-bit dtype. Never for rows that are taken whole.
   bool as_given;
 };
 
@@ -68,8 +68,8 @@ struct ForwardKernels {
 struct BackwardArguments {
   const void* dy;
   const void* source;  ///< x or y
-  const void* gamma;   ///< null: 1
-  const void* beta;    ///< null: 0
+  const void* gamma;   ///< null, which is 1, only where threads share rows
+  const void* beta;    ///< null, which is 0, there and where it is not read
   const void* mean;
   const void* rstd;
   void* dx;  ///< null: not wanted

@@ -34,7 +34,7 @@ inline bool as_given(const ForwardProblem& p) {
          2 * expanded_bytes(p.cols, p.x_dtype) > policy::first_level_bytes;
 }
 
-static_assert(2 * policy::room(max_chunk) * 4 <= policy::first_level_bytes,
+static_assert(2 * policy::room(max_constants) * 4 <= policy::first_level_bytes,
               "rows that are taken whole are read with expanded parameters");
 
 struct ForwardLayout {
@@ -54,7 +54,7 @@ struct ForwardLayout {
     }
     group = std::min(policy::max_shared_rows,
                      rows_per_group(p.rows, p.cols * static_cast<std::int64_t>(size_of(p.x_dtype)),
-                                    plan.device.cache_shared / 4));
+                                    plan.device.cache_shared / policy::forward_group_share));
     moments = carver.take<Moments>(2 * group * segments_of(p.cols, p.x_dtype).count);
   }
 };
@@ -89,10 +89,12 @@ struct BackwardLayout {
           p.cols * static_cast<std::int64_t>(size_of(p.x_dtype) + size_of(p.y_dtype));
       // In one group, column sums live and die in the first-level cache: 1.2 to 1.7 times as fast,
       // even where the rows come from memory twice.
-      group = p.rows <= policy::max_shared_rows
-                  ? p.rows
-                  : std::min(policy::max_shared_rows,
-                             rows_per_group(p.rows, row_bytes, plan.device.cache_shared / 8));
+      group =
+          p.rows <= policy::max_shared_rows
+              ? p.rows
+              : std::min(policy::max_shared_rows,
+                         rows_per_group(p.rows, row_bytes,
+                                        plan.device.cache_shared / policy::backward_group_share));
       const Segments segments = segments_of(p.cols, p.x_dtype);
       sums = carver.take<GradientSums>(2 * group * segments.count);
       // With one group a segment's sums live and die on its task's stack.

@@ -347,7 +347,7 @@ struct Parameter {
 /// constant.
 template <typename C, typename T, bool pairs>
 void expand(const void* given, double constant, int64_t count, void* to) {
-  using D = hn::ScalableTag<C>;
+  using D = Vectors<C>;
   using P = Pack<D, pairs>;
   using V = hn::Vec<D>;
   const D d;

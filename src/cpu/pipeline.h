@@ -26,7 +26,6 @@ struct Position {
 
   bool first_segment() const { return segment == 0; }
   bool last_segment() const { return segment == segments.count - 1; }
-  std::int64_t segment_length() const { return segments.end(segment) - segments.begin(segment); }
 
   void advance() {
     column += length;
@@ -63,19 +62,22 @@ struct Span {
                 : std::min(at.column + at.length + shift, at.segments.cols)) {}
 };
 
-/// Where a row's last chunk begins.
-constexpr std::int64_t last_chunk_of(const Segments& segments, std::int64_t chunk) {
-  const std::int64_t first = segments.begin(segments.count - 1), n = segments.cols - first;
-  return n <= chunk + segment_granule ? first : first + (n - segment_granule - 1) / chunk * chunk;
+/// The chunks of a segment of n columns: the last takes up to a granule more.
+constexpr std::int64_t chunks_in(std::int64_t n, std::int64_t chunk) {
+  return n <= chunk + segment_granule ? 1 : (n - segment_granule - 1) / chunk + 1;
 }
 
 /// The chunks of a row.
 constexpr std::int64_t chunks_of(const Segments& segments, std::int64_t chunk) {
-  const auto in = [&](std::int64_t n) {
-    return n <= chunk + segment_granule ? 1 : (n - segment_granule - 1) / chunk + 1;
-  };
   const std::int64_t last = segments.count - 1;
-  return last * in(segments.length) + in(segments.cols - segments.begin(last));
+  return last * chunks_in(segments.length, chunk) +
+         chunks_in(segments.cols - segments.begin(last), chunk);
+}
+
+/// Where the last one begins.
+constexpr std::int64_t last_chunk_of(const Segments& segments, std::int64_t chunk) {
+  const std::int64_t begin = segments.begin(segments.count - 1);
+  return begin + (chunks_in(segments.cols - begin, chunk) - 1) * chunk;
 }
 
 }  // namespace fusednorm::cpu
