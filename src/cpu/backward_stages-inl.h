@@ -149,7 +149,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
   /// others. Neither depends on what goes with it: sums and gradients are the same. The sums are
   /// those of the last segment, lane by lane; those before it are added to `before`. Where there
   /// were ties, and not `exact`, it writes that part again.
-  template <Adds adds, bool exact, Cache cache, bool centred>
+  template <Adds adds, bool several_chunks, bool exact, Cache cache, bool centred>
   static HWY_INLINE void both_stages(const First& first, const Second& second, V& g_sum,
                                      V& weighted_sum, Totals& before) {
     static_assert(2 * P::parts * hn::MaxLanes(D()) <= size_t{segment_granule},
@@ -171,8 +171,9 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     size_t segment_end = first.n, chunk_end = first.n;
     g_sum = weighted_sum = hn::Set(d, nothing<C>);
     const auto join = [&]() FUSEDNORM_INLINE {
-      g_sum = hn::Add(g_sum, hn::Add(g0, g1));
-      weighted_sum = hn::Add(weighted_sum, hn::Add(w0, w1));
+      const V g = hn::Add(g0, g1), w = hn::Add(w0, w1);
+      g_sum = several_chunks ? hn::Add(g_sum, g) : g;
+      weighted_sum = several_chunks ? hn::Add(weighted_sum, w) : w;
     };
     const auto next_chain = [&](size_t i) FUSEDNORM_INLINE {
       chunk_end = i + static_cast<size_t>(Chunk<C>::next(static_cast<int64_t>(segment_end - i)));
@@ -190,7 +191,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
       }
       next_chain(i);
     };
-    if (sums && first.last_chunk != 0) {
+    if constexpr (several_chunks) {
       segment_end = HWY_MIN(first.segment, first.n);
       next_chain(0);
     }
@@ -249,7 +250,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     // what is summed and what is written do not differ in the bits by which the core tells a read
     // from a store that waits: it must not read what looks like something that was just written.
     while (sums) {
-      const size_t stop = HWY_MIN(chunk_end, summed);
+      const size_t stop = several_chunks ? HWY_MIN(chunk_end, summed) : summed;
       for (; i < begin + 2 * turn && i + turn <= stop; i += turn) sum_two(i);
       for (; i + turn <= stop && j + turn <= count; i += turn, j += turn) {
         sum_two(i);
@@ -266,7 +267,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
           sum_two(i);
         }
       for (; i + turn <= stop; i += turn) sum_two(i);
-      if (chunk_end == first.n) break;
+      if (!several_chunks || chunk_end == first.n) break;
       end_chain(i);
     }
     if (i < summed) sum_one(i, g0, w0);
@@ -313,8 +314,8 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
   static HWY_INLINE void write(const Second& second) {
     V g, weighted;
     Totals before;
-    both_stages<Adds::nothing, exact, cache, centred>({second.p, 0, {}, {}, {}}, second, g,
-                                                      weighted, before);
+    both_stages<Adds::nothing, false, exact, cache, centred>({second.p, 0, {}, {}, {}}, second, g,
+                                                             weighted, before);
   }
 
   /// The same where it is rare. By value: an object whose address is known lives in memory, and is
