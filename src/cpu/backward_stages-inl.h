@@ -272,9 +272,10 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
     }
     if (i < summed) sum_one(i, g0, w0);
     if constexpr (sums) join();
+    constexpr bool has_ties = pairs && !exact;
     while (j < count) {
       const size_t start = j,
-                   stop = exact ? count : HWY_MIN(count, start + policy::cols_per_tie_check);
+                   stop = has_ties ? HWY_MIN(count, start + policy::cols_per_tie_check) : count;
       for (const size_t whole = stop - (stop - j) % line; j != whole; j += line) {
         ask(j, line);
         for (size_t k = 0; k < line; k += turn) write_two(j + k);
@@ -285,7 +286,7 @@ struct BackwardStages : BackwardFormulas<TX, TY, from_y> {
         gradients(j, a, b);
         write(a, b, j);
       }
-      if (!exact && HWY_UNLIKELY(P::any(ties))) {
+      if (has_ties && HWY_UNLIKELY(P::any(ties))) {
         write_apart<cache, centred>(part(second, begin + start, stop - start));
         ties = P::no_ties();
       }

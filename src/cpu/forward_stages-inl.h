@@ -345,9 +345,11 @@ struct ForwardStages {
       else
         P::template write<cache>(a, b, to + i, ties);
     };
+    constexpr bool has_ties = pairs && !exact;
     const size_t count = end - begin, four = 4 * step / P::parts;
     for (size_t i = 0; i < count;) {
-      const size_t first = i, last = exact ? count : HWY_MIN(count, i + policy::cols_per_tie_check);
+      const size_t first = i,
+                   last = has_ties ? HWY_MIN(count, i + policy::cols_per_tie_check) : count;
       // In order: a line that is half written when the next is begun leaves in two parts.
       for (; i + four <= last; i += four) {
         prefetch(next + i, four);
@@ -359,7 +361,7 @@ struct ForwardStages {
         }
       }
       for (; i < last; i += step) one(i);
-      if (!exact && HWY_UNLIKELY(P::any(ties))) {
+      if (has_ties && HWY_UNLIKELY(P::any(ties))) {
         const auto column = static_cast<int64_t>(first);
         normalize_apart<centred, cache>(from + first, gammas.at(column), betas.at(column),
                                         to + first, last - first, row);
