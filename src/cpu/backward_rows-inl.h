@@ -19,7 +19,6 @@ struct BackwardRows : BackwardStages<TX, TY, from_y> {
   using Stages = BackwardStages<TX, TY, from_y>;
   using typename Stages::C;
   using typename Stages::ColumnSum;
-  using typename Stages::Factors;
   using typename Stages::First;
   using typename Stages::P;
   using typename Stages::Pieces;
