@@ -29,11 +29,12 @@ template <typename C, bool clustered>
 struct SharedSums {
   static constexpr int half_warp = warp_lanes / 2;
   static constexpr int numbers = 2 * max_cluster_segments;
-  struct alignas(2 * numbers * sizeof(C)) Slots {
+  struct alignas(16) Slots {
     C of[2][numbers];
   };
-  unsigned own;   ///< where this lane's half of the warp leaves its sum
-  unsigned read;  ///< what this lane reads
+  unsigned own;      ///< where this lane's half of the warp leaves its sum
+  unsigned read;     ///< what this lane reads
+  int to_other_set;  ///< bytes from the set in use to the other
   int pitch;
   int upper;  ///< whether this lane is of the warp's upper half, which adds up the second sum
   int writes;
@@ -51,6 +52,7 @@ struct SharedSums {
     };
     own = address(row + half * pitch + segment);
     read = address(row + (few ? in_half : half * pitch + in_half));
+    to_other_set = kept(static_cast<int>(numbers * sizeof(C)));
     upper = kept(half);
     writes = kept(static_cast<int>(clustered ? segment < segments : in_half == 0));
     barrier = kept(1 + group);
@@ -89,8 +91,9 @@ struct SharedSums {
     part *= factor;
     a = __shfl_sync(every_lane, part, 0);
     b = __shfl_sync(every_lane, part, second);
-    own ^= numbers * sizeof(C);
-    read ^= numbers * sizeof(C);
+    own += to_other_set;
+    read += to_other_set;
+    to_other_set = -to_other_set;
   }
 };
 
