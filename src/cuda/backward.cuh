@@ -296,12 +296,13 @@ __global__ void __launch_bounds__(gamma_fits<Tile<TX, lanes, vectors>> ? wide_th
 template <typename TX, typename TY, int vectors, bool from_y, bool clustered, bool whole>
 __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
     backward_wide(BackwardArguments a) {
-  if (clustered && !clusters_exist) return;
+  if (clustered && !clusters_exist) return no_clusters_here();
   using T = WideTile<TX, vectors, clustered, whole>;
   static_assert(!whole || gamma_fits<T>, "there are no registers for these");
   using C = typename T::C;
   using Sums = SharedSums<C, clustered>;
   __shared__ typename Sums::Slots slots;
+  static_assert(sizeof slots <= most_static_bytes);
   extern __shared__ uint4 dynamic_shared[];
   const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
   const int segments = static_cast<int>(a.segments);

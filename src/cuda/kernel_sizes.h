@@ -19,8 +19,9 @@ inline constexpr int max_cluster_blocks = 8;
 inline constexpr int max_cluster_segments = max_cluster_blocks * cluster_threads / 32;
 /// Segments of a row that a block can hold.
 inline constexpr int max_block_segments = wide_threads / 32;
-/// Static shared memory of a kernel that has dynamic shared memory as well: at most this.
-inline constexpr int most_static_bytes = 2 << 10;
+/// Static shared memory of a kernel that has dynamic shared memory as well: at most this. Two sets
+/// of 64 segments' moments in f64.
+inline constexpr int most_static_bytes = 4 << 10;
 
 /// Rows that a thread of a backward kernel adds up in one go. Longer sums are left as further
 /// partials, so that the error of dgamma does not grow with rows.

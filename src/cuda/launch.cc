@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "kernel_sizes.h"
+
 namespace fusednorm::cuda {
 
 Status failed(const char* what, cudaError_t error) {
@@ -39,17 +41,34 @@ Status check_device(const Device& device, const Workspace& workspace, std::size_
   return {};
 }
 
+namespace {
+
+/// Lets a kernel have as much dynamic shared memory as it can ever ask for on this device. The
+/// limit belongs to the kernel and the device, not to a launch: all threads that set it must set
+/// the same.
+cudaError_t allow_most_shared(KernelAddress kernel) {
+  int device = 0, most = 0;
+  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
+  if (const cudaError_t error =
+          cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+      error != cudaSuccess) {
+    return error;
+  }
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              most - most_static_bytes);
+}
+
+}  // namespace
+
 Status launch(const char* name, KernelAddress kernel, const LaunchShape& shape, void** arguments,
               Stream stream) {
-  // A block gets 48 KiB without asking, its static arrays included; no kernel has more than 8 KiB
-  // of those beside dynamic ones.
-  constexpr std::size_t without_asking = 40 << 10;
+  // A block gets 48 KiB without asking, its static arrays included.
+  constexpr std::size_t without_asking = (48 << 10) - most_static_bytes;
   if (kernel == nullptr)
     return Status::invalid_argument("plan: expected the result of fusednorm::cuda::plan()");
   if (shape.shared_bytes > without_asking) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
-    if (error != cudaSuccess) return failed(name, error);
+    if (const cudaError_t error = allow_most_shared(kernel); error != cudaSuccess)
+      return failed(name, error);
   }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
