@@ -30,10 +30,11 @@ struct Device {
   int ordinal = 0;
   int compute_capability = 90;  ///< major * 10 + minor
   int multiprocessors = 132;
-  int max_threads_per_multiprocessor = 2048;
   std::int64_t shared_bytes_per_block = 227 << 10;  ///< with opt-in
-  std::int64_t shared_bytes_per_multiprocessor = 228 << 10;
   std::int64_t l2_bytes = 50 << 20;
+  /// Whether kernels with clusters exist in the code that the device runs: from 9.0 on, unless the
+  /// driver compiled PTX of an older architecture for it.
+  bool clusters = true;
 };
 
 /// The facts of device `ordinal`. Makes CUDA runtime calls; do it once.

@@ -7,12 +7,18 @@
 
 namespace fusednorm::cuda {
 
-/// Kernels with clusters are empty where there are none: a fifth of the code.
+/// Kernels with clusters do nothing but stop where there are none: a fifth of the code.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 inline constexpr bool clusters_exist = false;
 #else
 inline constexpr bool clusters_exist = true;
 #endif
+
+/// A plan never launches a cluster where the code has none; if it did, outputs must not stay as
+/// they are and look like results.
+__device__ __forceinline__ void no_clusters_here() {
+  __trap();
+}
 
 /// Writes `value` to the same place in the shared memory of block `rank`, at most 8 bytes at a
 /// time.
@@ -40,6 +46,20 @@ __device__ __forceinline__ void cluster_write(std::uint32_t place, int rank, con
 template <typename T>
 __device__ __forceinline__ void cluster_write(T* place, int rank, const T& value) {
   cluster_write(static_cast<std::uint32_t>(__cvta_generic_to_shared(place)), rank, value);
+}
+
+/// A block's shared memory may be written from others once it has started. Every thread arrives on
+/// entry, and waits before the first such write: by then the others have mostly come, too. Orders
+/// no memory.
+__device__ __forceinline__ void cluster_arrive_started() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait_started() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
 }
 
 /// Every thread of the cluster arrives; what was written before is seen by all after.

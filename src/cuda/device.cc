@@ -1,7 +1,29 @@
 // Asks the CUDA runtime what a plan needs to know of a device.
+#include "geometry.h"
 #include "launch.h"
 
 namespace fusednorm::cuda {
+
+namespace {
+
+/// Kernels with clusters are empty in code for architectures that have none. A library built for an
+/// A100 alone also runs on an H100, from PTX, and must not launch those there.
+cudaError_t code_has_clusters(int ordinal, bool& result) {
+  int current = 0;
+  cudaError_t error = cudaGetDevice(&current);
+  if (error == cudaSuccess && current != ordinal) error = cudaSetDevice(ordinal);
+  if (error != cudaSuccess) return error;
+  const int vectors =
+      geometry_of(std::int64_t{1} << 40, sizeof(float), forward_lane_registers).vectors;
+  cudaFuncAttributes attributes{};
+  error = cudaFuncGetAttributes(&attributes, forward_finder_f32(false).wide({vectors, true, true}));
+  result = attributes.ptxVersion >= 90;
+  if (current == ordinal) return error;
+  const cudaError_t back = cudaSetDevice(current);
+  return error == cudaSuccess ? back : error;
+}
+
+}  // namespace
 
 Result<Device> query(int ordinal) {
   Device device;
@@ -14,14 +36,12 @@ Result<Device> query(int ordinal) {
     return Status::invalid_argument("ordinal = " + std::to_string(ordinal) + ": expected one of " +
                                     std::to_string(count) + " devices");
   }
-  int major = 0, minor = 0, shared_block = 0, shared_multiprocessor = 0, l2 = 0;
+  int major = 0, minor = 0, shared_block = 0, l2 = 0;
   const std::pair<int*, cudaDeviceAttr> facts[] = {
       {&major, cudaDevAttrComputeCapabilityMajor},
       {&minor, cudaDevAttrComputeCapabilityMinor},
       {&device.multiprocessors, cudaDevAttrMultiProcessorCount},
-      {&device.max_threads_per_multiprocessor, cudaDevAttrMaxThreadsPerMultiProcessor},
       {&shared_block, cudaDevAttrMaxSharedMemoryPerBlockOptin},
-      {&shared_multiprocessor, cudaDevAttrMaxSharedMemoryPerMultiprocessor},
       {&l2, cudaDevAttrL2CacheSize}};
   for (const auto& [value, attribute] : facts) {
     if (const cudaError_t error = cudaDeviceGetAttribute(value, attribute, ordinal);
@@ -31,8 +51,12 @@ Result<Device> query(int ordinal) {
   }
   device.compute_capability = 10 * major + minor;
   device.shared_bytes_per_block = shared_block;
-  device.shared_bytes_per_multiprocessor = shared_multiprocessor;
   device.l2_bytes = l2;
+  device.clusters = major >= 9;
+  if (device.clusters) {
+    if (const cudaError_t error = code_has_clusters(ordinal, device.clusters); error != cudaSuccess)
+      return failed("cudaFuncGetAttributes", error);
+  }
   return device;
 }
 

@@ -275,10 +275,12 @@ __device__ __forceinline__ auto cols_of_segments(const ForwardArguments& a, Exte
 template <typename TX, typename TY, int vectors, bool clustered, bool whole>
 __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
     forward_wide(ForwardArguments a) {
-  if (clustered && !clusters_exist) return;
+  if (clustered && !clusters_exist) return no_clusters_here();
+  if constexpr (clustered) cluster_arrive_started();
   using T = WideTile<TX, vectors, clustered, whole>;
   using C = typename T::C;
   __shared__ Moments<C> slots[2][clustered ? max_cluster_segments : max_block_segments];
+  static_assert(sizeof slots <= most_static_bytes);
   const int lane = threadIdx.x % warp_lanes;
   const int warps = blockDim.x / warp_lanes;
   const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
@@ -305,6 +307,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
   const TX* x = static_cast<const TX*>(a.x) + (row * a.x_stride + own_place.first);
   TY* y = static_cast<TY*>(a.y) + (row * a.y_stride + own_place.first);
+  if constexpr (clustered) cluster_wait_started();
   for (int parity = 0; row < a.rows; row += a.row_step, parity ^= 1) {
     load_tile<T, whole>(values, x, extent);
     const Moments<C> own =

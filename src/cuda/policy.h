@@ -20,7 +20,7 @@
 namespace fusednorm::cuda::policy {
 
 inline bool has_clusters(const Device& device) {
-  return device.compute_capability >= 90;
+  return device.compute_capability >= 90 && device.clusters;
 }
 
 /// Blocks of `threads` threads that fit a multiprocessor at 128 registers a thread: 512 threads in
