@@ -146,6 +146,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
   cluster = &owner;
   rank = rank_;
   linear = linear_index;
+  started = owner.launch->cluster_blocks() == 1;
   finished = false;
   index[0] = static_cast<uint32_t>(linear % launch->grid[0]);
   index[1] = static_cast<uint32_t>(linear / launch->grid[0] % launch->grid[1]);
@@ -153,6 +154,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
   const Program& program = *launch->program;
   const uint32_t threads = launch->threads(), count = (threads + 31) / 32;
   const uint32_t shared_bytes = program.static_shared_bytes + launch->dynamic_shared_bytes;
+  shared_base = program.shared_base;
   if (fresh) {
     shared.resize(shared_bytes);
     shadow.resize(launch->checks.shared_races ? shared_bytes / 2 + 8 : 0);
@@ -171,9 +173,13 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
   first_level.clear();
   std::memset(shared.data(), 0xcd, shared.size());
   uint32_t top = tick_floor;
-  for (Warp& w : warps) top = std::max(top, w.tick);
+  for (Warp& w : warps) top = std::max(top, w.order.tick);
+  for (uint32_t tick : owner.async.engine_ticks) top = std::max(top, tick);
   tick_floor = top;
-  order = {};
+  readers.clear();
+  free_readers.clear();
+  for (SharedCell& cell : shadow) cell.more_readers = 0;
+  remote_ticks.clear();
   for (Barrier& barrier : barriers) barrier = Barrier();
   for (uint32_t k = 0; k < count; ++k) {
     Warp& w = warps[k];
@@ -195,10 +201,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
     w.recent = nullptr;
     w.copies.clear();
     std::memset(w.copy_groups, 0, sizeof w.copy_groups);
-    w.full_sync_tick = tick_floor;
-    w.tick = tick_floor + 1;
-    w.lane_sync.reset();
-    w.clock.assign(size_t{count} * launch->cluster_blocks(), tick_floor);
+    std::memset(w.bulk_groups, 0, sizeof w.bulk_groups);
     w.snapshot_pc = kNone;
     w.spinning = false;
     w.next_spin_check = w.spin_interval = 1024;
@@ -219,7 +222,29 @@ bool Block::step(std::mt19937_64* random, uint64_t quantum) {
     if (w.executed != before && !w.spinning) any = true;
   }
   finished = std::all_of(warps.begin(), warps.end(), [](const Warp& w) { return w.finished(); });
+  if (finished) check_exit();
   return any;
+}
+
+// Whoever accessed this block's shared memory from another block must have been waited for.
+void Block::check_exit() {
+  check_copies_at_exit(*this);
+  if (remote_ticks.empty() || !launch->checks.shared_races) return;
+  Knowledge all;
+  for (const Warp& w : warps) all.join(w.order.known);
+  for (size_t k = 0; k < remote_ticks.size(); ++k) {
+    if (remote_ticks[k] <= std::max(all.clock[k], tick_floor)) continue;
+    cluster->running = &warps.back();
+    fault(
+        kErrorIllegalAddress,
+        "the block of rank " + std::to_string(rank) + " exits while " +
+            (k < warps.size() * cluster->blocks.size()
+                 ? "the block of rank " + std::to_string(k / warps.size())
+                 : std::string("an asynchronous copy")) +
+            " may still access its shared memory: no barrier of the cluster puts the access before "
+            "the exit",
+        -1);
+  }
 }
 
 void Block::arrive(Warp& w, Group& group, const Instruction& i, bool wait) {
@@ -238,7 +263,7 @@ void Block::arrive(Warp& w, Group& group, const Instruction& i, bool wait) {
     barrier.expected = expected;
     barrier.first = &i;
     barrier.predicate_count = barrier.predicate_lanes = 0;
-    barrier.clock.clear();
+    barrier.left.clear();
   } else if (barrier.expected != expected) {
     fault(kErrorLaunchFailure,
           "barrier " + std::to_string(id) + " for " + std::to_string(expected) +
@@ -254,7 +279,7 @@ void Block::arrive(Warp& w, Group& group, const Instruction& i, bool wait) {
     barrier.predicate_count += static_cast<uint32_t>(__builtin_popcount(p & group.mask));
     barrier.predicate_lanes += static_cast<uint32_t>(__builtin_popcount(group.mask));
   }
-  add_clock(barrier.clock, w);
+  leave_knowledge(w, group.mask, barrier.left);
   ++w.counters->block_barriers;
   if (wait) {
     group.state = Group::State::AtBarrier;
@@ -299,7 +324,7 @@ void Block::release_if_complete(uint32_t id) {
       group.state = Group::State::Ready;
       ++group.pc;
     }
-    if (pc != kNone) learn_clock(w, barrier.clock);
+    if (pc != kNone) take_at_barrier(w, barrier.left);
   }
   barrier.arrived = 0;
 }

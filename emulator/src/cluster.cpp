@@ -9,35 +9,28 @@
 
 namespace fusednorm::emulator {
 
-void Cluster::start(Launch& owner, uint64_t number, Counters& counters,
+void Cluster::start(Launch& owner, uint64_t index, Counters& counters,
                     std::atomic<uint64_t>& stores) {
   launch = &owner;
+  number = index;
   const uint32_t count = owner.cluster_blocks();
   if (blocks.size() != count) blocks = std::vector<Block>(count);
   phase = arrived = 0;
-  clock.clear();
+  left.clear();
+  flags.clear();
   stalled = false;
   total_lanes = owner.threads() * count;
-  if (owner.seed) random.reset(new std::mt19937_64(owner.seed * 0x9e3779b97f4a7c15ull + number));
-  const uint32_t across[3] = {owner.grid[0] / owner.cluster[0], owner.grid[1] / owner.cluster[1],
-                              owner.grid[2] / owner.cluster[2]};
-  const uint64_t at[3] = {number % across[0], number / across[0] % across[1],
-                          number / across[0] / across[1]};
-  for (uint32_t rank = 0; rank < count; ++rank) {
-    const uint64_t x = at[0] * owner.cluster[0] + rank % owner.cluster[0];
-    const uint64_t y = at[1] * owner.cluster[1] + rank / owner.cluster[0] % owner.cluster[1];
-    const uint64_t z = at[2] * owner.cluster[2] + rank / owner.cluster[0] / owner.cluster[1];
-    blocks[rank].start(*this, x + owner.grid[0] * (y + owner.grid[1] * z), rank, counters, stores);
-  }
+  if (owner.seed) random.reset(new std::mt19937_64(owner.seed * 0x9e3779b97f4a7c15ull + index));
+  for (uint32_t rank = 0; rank < count; ++rank)
+    blocks[rank].start(*this, owner.block_number(number, rank), rank, counters, stores);
   // Ticks of all blocks of a cluster are compared with each other: one floor for all.
   uint32_t floor = 0;
   for (const Block& block : blocks) floor = std::max(floor, block.tick_floor);
+  async.clear(count, floor);
   for (Block& block : blocks) {
     block.tick_floor = floor;
     for (Warp& w : block.warps) {
-      w.tick = floor + 1;
-      w.full_sync_tick = floor;
-      w.clock.assign(w.clock.size(), floor);
+      w.order.reset(floor, block.warps.size() * count + count);
       std::fill(w.cluster_phase, w.cluster_phase + 32, 0);
     }
   }
@@ -52,9 +45,9 @@ bool Cluster::run(uint64_t rounds) {
   constexpr uint64_t kQuantum = 50000;
   stalled = false;
   for (uint64_t round = 0; round < rounds; ++round) {
-    bool any = false;
+    bool any = start_another();
     for (Block& block : blocks)
-      if (!block.finished) any = block.step(random.get(), kQuantum) || any;
+      if (block.started && !block.finished) any = block.step(random.get(), kQuantum) || any;
     if (finished()) return true;
     if (launch->stop.load(std::memory_order_relaxed)) return false;
     if (!any) {
@@ -82,11 +75,7 @@ void Cluster::cluster_arrive(Warp& w, uint32_t lanes, bool relaxed) {
   for_each_active(lanes, [&](int lane) { w.cluster_phase[lane] = phase; });
   arrived += static_cast<uint32_t>(__builtin_popcount(lanes));
   ++w.counters->cluster_barriers;
-  if (!relaxed) {
-    publish_to_cluster(w);
-    add_clock(clock, w);
-  }
-  ++w.tick;
+  if (!relaxed) leave_knowledge(w, lanes, left);
   complete_cluster_barrier();
 }
 
@@ -94,8 +83,26 @@ bool Cluster::complete_cluster_barrier() {
   if (arrived < total_lanes || arrived == 0) return false;
   ++phase;
   arrived = 0;
-  completed_clock = clock;
-  clock.clear();
+  completed = left;
+  completed.cluster_started = true;
+  left.clear();
+  return true;
+}
+
+// Having arrived with .relaxed, a warp's lanes are not ordered among each other either.
+void Cluster::cluster_waited(Warp& w, uint32_t lanes) {
+  const bool released = cluster_warp(w) < completed.clock.size() &&
+                        completed.clock[cluster_warp(w)] > w.block->tick_floor;
+  take_knowledge(w, lanes, completed);
+  if (released) order_lanes(w, lanes);
+}
+
+bool Cluster::start_another() {
+  std::vector<Block*> waiting;
+  for (Block& block : blocks)
+    if (!block.started) waiting.push_back(&block);
+  if (waiting.empty()) return false;
+  waiting[random ? (*random)() % waiting.size() : 0]->started = true;
   return true;
 }
 

@@ -29,13 +29,12 @@ void take_cache_hints(Form& form) {
 uint8_t take_order(Form& form, Space space, bool loads) {
   form.ignore_one({"weak"});
   if (space != Space::Global && space != Space::Shared && space != Space::Generic) return 0;
-  if (form.take("volatile")) return kStrong;
+  if (form.take("volatile")) return kStrong | kVolatile | kScopeDevice << kScopeShift;
   const int order = form.take_one({"relaxed", loads ? "acquire" : "release"});
   if (order < 0) return 0;
   form.ignore_one({"mmio"});
-  form.ignore_one({"cta", "cluster", "gpu", "sys"});
-  if (order == 0) return kStrong;
-  return loads ? kStrong | kAcquire : kStrong | kRelease;
+  const int flags = kStrong | take_scope(form) << kScopeShift;
+  return static_cast<uint8_t>(flags | (order == 0 ? 0 : loads ? kAcquire : kRelease));
 }
 
 // The registers of element(s), a single one or {..}.
@@ -106,6 +105,7 @@ void decode_load(Decoder& d, Form& form, Instruction& out) {
 }
 
 void decode_store(Decoder& d, Form& form, Instruction& out) {
+  if (form.take("async")) return decode_async_store(d, form, out);
   out.space = take_space(form);
   if (out.space == Space::Const) form.unsupported();
   out.flags = take_order(form, out.space, false);

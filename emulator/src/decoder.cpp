@@ -23,13 +23,25 @@ const OpcodeTable& opcode_table() {
     add_copy_opcodes(all);
     add_warp_opcodes(all);
     add_barrier_opcodes(all);
+    add_mbarrier_opcodes(all);
     return all;
   }();
   return table;
 }
 
-Decoder::Decoder(const Module& module, const Function& kernel, const SymbolResolver& resolve)
-    : module_(module), kernel_(kernel), resolve_(resolve) {}
+Scope take_scope(Form& form) {
+  const Scope scope = form.has("cta")       ? kScopeBlock
+                      : form.has("cluster") ? kScopeCluster
+                                            : kScopeDevice;
+  form.ignore_one({"cta", "cluster", "gpu", "sys"});
+  return scope;
+}
+
+Decoder::Decoder(const Module& module, const Function& kernel, const SymbolResolver& resolve,
+                 uint32_t shared_base)
+    : module_(module), kernel_(kernel), resolve_(resolve) {
+  program_.shared_base = shared_base;
+}
 
 void Decoder::fail(const std::string& what) const {
   throw PtxError(statement_ ? statement_->line : kernel_.line,
@@ -54,7 +66,7 @@ Program Decoder::run() {
     if (variable.space != Space::Shared || shared_.count(variable.name) || variable.is_extern)
       return;
     shared_end = (shared_end + variable.align - 1) / variable.align * variable.align;
-    shared_[variable.name] = shared_end;
+    shared_[variable.name] = program_.shared_base + shared_end;
     shared_end += variable.bytes;
   };
   std::vector<const Function*> reachable{&kernel_};
@@ -79,7 +91,8 @@ Program Decoder::run() {
     if (variable.space == Space::Shared && variable.is_extern)
       dynamic = (dynamic + variable.align - 1) / variable.align * variable.align;
   for (const Variable& variable : module_.variables)
-    if (variable.space == Space::Shared && variable.is_extern) shared_[variable.name] = dynamic;
+    if (variable.space == Space::Shared && variable.is_extern)
+      shared_[variable.name] = program_.shared_base + dynamic;
   if (shared_end) program_.static_shared_bytes = static_cast<uint32_t>(dynamic);
 
   for (const Variable& parameter : kernel_.parameters) {
@@ -309,9 +322,9 @@ bool Decoder::builtin_call(const std::string& name, const std::vector<std::strin
   return false;
 }
 
-Program decode_program(const Module& module, const Function& kernel,
-                       const SymbolResolver& resolve) {
-  return Decoder(module, kernel, resolve).run();
+Program decode_program(const Module& module, const Function& kernel, const SymbolResolver& resolve,
+                       uint32_t shared_base) {
+  return Decoder(module, kernel, resolve, shared_base).run();
 }
 
 }  // namespace fusednorm::emulator

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "form.h"
+#include "order.h"
 #include "program.h"
 
 namespace fusednorm::emulator {
@@ -17,7 +18,8 @@ struct ParamSlot {
 
 class Decoder {
  public:
-  Decoder(const Module& module, const Function& kernel, const SymbolResolver& resolve);
+  Decoder(const Module& module, const Function& kernel, const SymbolResolver& resolve,
+          uint32_t shared_base = 0);
   Program run();
   // Decodes one statement by itself, and tells what was asked of its form.
   void survey(const Statement& statement, FormLog& log);
@@ -89,6 +91,10 @@ class Decoder {
 
 using DecodeFunction = void (*)(Decoder&, Form&, Instruction&);
 
+// The scope of a strong access, the device unless said otherwise. It matters to the search for
+// races only, so a form is one form with any scope.
+Scope take_scope(Form& form);
+
 // Opcode -> decoder; each execute_*.cpp adds its family.
 using OpcodeTable = std::map<std::string, DecodeFunction>;
 const OpcodeTable& opcode_table();
@@ -104,6 +110,10 @@ void add_atomic_opcodes(OpcodeTable& table);
 void add_copy_opcodes(OpcodeTable& table);
 void add_warp_opcodes(OpcodeTable& table);
 void add_barrier_opcodes(OpcodeTable& table);
+void add_mbarrier_opcodes(OpcodeTable& table);
+// cp.async.bulk and st.async, which share their opcodes with copies and stores.
+void decode_bulk_copy(Decoder& decoder, Form& form, Instruction& out);
+void decode_async_store(Decoder& decoder, Form& form, Instruction& out);
 
 // Handlers of calls into the runtime of the device.
 void execute_vprintf(Warp&, const Instruction&, uint32_t active);

@@ -5,7 +5,6 @@
 
 #include "address_space.h"
 #include "float_formats.h"
-#include "global_races.h"
 #include "lanes.h"
 #include "memory_access.h"
 
@@ -110,7 +109,9 @@ void atomic_lanes(Warp& w, const Instruction& i, uint32_t active) {
   const uint8_t flags = i.flags | kStrong;
   if (shared) {
     for_each_active(shared, [&](int lane) {
+      publish_shared(w, lane, address[lane], i.flags);
       one(lane, shared_pointer(w, address[lane], sizeof(T), lane, AccessKind::Atomic, flags));
+      observe_shared(w, lane, address[lane], i.flags);
     });
     count_shared(w, shared, address, sizeof(T), AccessKind::Atomic);
   }
@@ -119,9 +120,9 @@ void atomic_lanes(Warp& w, const Instruction& i, uint32_t active) {
     count_global(w, global, address, sizeof(T), AccessKind::Atomic, false);
     while (global) {
       const GlobalSpan span = global_span(w, global, address, sizeof(T), AccessKind::Atomic, flags);
-      publish_at(w, span.lanes, address, i.flags);
+      publish_global(w, span.lanes, address, i.flags);
       for_each_active(span.lanes, [&](int lane) { one(lane, span.host + address[lane]); });
-      learn_at(w, span.lanes, address);
+      observe_global(w, span.lanes, address, i.flags);
     }
   }
   // A failed compare-and-swap is no progress.
@@ -185,8 +186,7 @@ void decode_atomic(Decoder& d, Form& form, Instruction& out) {
                     : form.take("relaxed") ? 0
                     : form.take("release") ? 2
                                            : -1;
-  out.flags = kOrders[order + 1];
-  form.ignore_one({"cta", "cluster", "gpu", "sys"});
+  out.flags = static_cast<uint8_t>(kOrders[order + 1] | take_scope(form) << kScopeShift);
   form.ignore_one({"L2::cache_hint"});
   const int operation =
       returns

@@ -1,12 +1,17 @@
 // Barriers of the block and the cluster, and memory fences.
-#include "global_races.h"
 #include "lanes.h"
+#include "memory_access.h"
+#include "order.h"
 
 namespace fusednorm::emulator {
 namespace {
 
-void fence(Warp& w, const Instruction&, uint32_t) {
-  release_fence(w);
+// flags: the scope.
+void execute_fence(Warp& w, const Instruction& i, uint32_t active) {
+  fence(w, active, static_cast<Scope>(i.flags));
+}
+void execute_proxy_fence(Warp& w, const Instruction&, uint32_t active) {
+  fence_proxy(w, active);
 }
 void no_operation(Warp&, const Instruction&, uint32_t) {}
 
@@ -67,20 +72,30 @@ void add_barrier_opcodes(OpcodeTable& table) {
   table["barrier"] = decode_barrier;
   // Stores are seen at once here, by every proxy; fences matter to the search for races.
   table["membar"] = [](Decoder&, Form& form, Instruction& out) {
-    if (form.take_one({"cta", "gl", "sys"}) < 0) form.unsupported();
-    out.handler = fence;
+    const int scope = form.take_one({"cta", "gl", "sys"});
+    if (scope < 0) form.unsupported();
+    out.handler = execute_fence;
+    out.flags = scope == 0 ? kScopeBlock : kScopeDevice;
   };
   table["fence"] = [](Decoder&, Form& form, Instruction& out) {
     if (form.take("proxy")) {
       const int proxy = form.take_one({"alias", "async"});
       if (proxy < 0) form.unsupported();
       if (proxy == 1) form.ignore_one({"global", "shared::cta", "shared::cluster"});
-      out.handler = no_operation;
+      out.handler = proxy == 1 ? execute_proxy_fence : no_operation;
+      return;
+    }
+    // What mbarrier.init wrote becomes visible to the cluster, and to copies that signal it.
+    if (form.take("mbarrier_init")) {
+      if (!form.take("release") || !form.take("cluster")) form.unsupported();
+      out.handler = execute_proxy_fence;
       return;
     }
     form.take_one({"sc", "acq_rel"});
-    if (form.take_one({"cta", "cluster", "gpu", "sys"}) < 0) form.unsupported();
-    out.handler = fence;
+    const int scope = form.take_one({"cta", "cluster", "gpu", "sys"});
+    if (scope < 0) form.unsupported();
+    out.handler = execute_fence;
+    out.flags = static_cast<uint8_t>(scope);
   };
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "async_copies.h"
 #include "lanes.h"
 #include "memory_access.h"
 
@@ -96,8 +97,34 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
   drop_done(w);
 }
 
+// cp.async.mbarrier.arrive: signals when the lane's copies are done. They are done now, but only
+// who waits at the mbarrier knows. flags 1: the arrival is one of those expected (.noinc).
+void arrive_when_copied(Warp& w, const Instruction& i, uint32_t active) {
+  for (PendingCopy& copy : w.copies)
+    if (copy.mask & active) perform(w, copy, copy.mask & active);
+  drop_done(w);
+  uint64_t address[32];
+  lane_addresses(w, i, active, address);
+  for_each_active(active, [&](int lane) {
+    Mbarrier& barrier = mbarrier_at(w, lane, address[lane], MbarrierUse::Change);
+    if (!(i.flags & 1)) ++barrier.pending;
+    leave_knowledge(w, 1u << lane, barrier.left);
+    mbarrier_arrive(barrier, 1, lane);
+  });
+}
+
 void decode_copy(Decoder& d, Form& form, Instruction& out) {
   if (!form.take("async")) form.unsupported();
+  if (form.take("bulk")) return decode_bulk_copy(d, form, out);
+  if (form.take("mbarrier")) {
+    if (!form.take("arrive")) form.unsupported();
+    out.flags = form.take("noinc") ? 1 : 0;
+    out.space = form.take_one({"shared", "shared::cta"}) < 0 ? Space::Generic : Space::Shared;
+    if (form.take_type() != Type::B64) form.unsupported();
+    out.handler = arrive_when_copied;
+    d.address(d.operand(0), out);
+    return;
+  }
   if (form.take("commit_group")) {
     out.handler = commit;
     return;

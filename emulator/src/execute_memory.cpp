@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "address_space.h"
-#include "global_races.h"
 #include "lanes.h"
 #include "memory_access.h"
+#include "order.h"
 
 namespace fusednorm::emulator {
 namespace {
@@ -146,7 +146,7 @@ void load_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t 
     if (!span.contiguous || !load_fast(w, i, span.host + span.first))
       for_each_active(span.lanes,
                       [&](int lane) { load_lane(w, i, lane, span.host + address[lane]); });
-    if (i.flags & kStrong) learn_at(w, span.lanes, address);
+    if (i.flags & kStrong) observe_global(w, span.lanes, address, i.flags);
   }
   if (counted) count_global(w, all, address, bytes, AccessKind::Load, !(i.flags & kStrong));
 }
@@ -156,7 +156,7 @@ void store_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t
   const uint32_t all = active;
   while (active) {
     const GlobalSpan span = global_span(w, active, address, bytes, AccessKind::Store, i.flags);
-    if (i.flags & kStrong) publish_at(w, span.lanes, address, i.flags);
+    if (i.flags & kStrong) publish_global(w, span.lanes, address, i.flags);
     if (span.contiguous && store_fast(w, i, span.host + span.first)) continue;
     for_each_active(span.lanes,
                     [&](int lane) { store_lane(w, i, lane, span.host + address[lane]); });
@@ -174,6 +174,8 @@ bool is_uniform(uint32_t active, const uint64_t address[32]) {
 
 void load_shared(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {
   const uint32_t bytes = access_bytes(i);
+  if (i.flags & kStrong)
+    for_each_active(active, [&](int lane) { observe_shared(w, lane, address[lane], i.flags); });
   if (is_uniform(active, address)) {
     // A broadcast. Checking two lanes is enough: at least one of them is not the writer.
     const int low = __builtin_ctz(active), high = 31 - __builtin_clz(active);
@@ -232,6 +234,8 @@ void store_shared(Warp& w, const Instruction& i, uint32_t active, const uint64_t
     });
   }
   w.same_value_store = meets && equal_where_shared(w, i, active, address);
+  if (i.flags & kStrong)
+    for_each_active(active, [&](int lane) { publish_shared(w, lane, address[lane], i.flags); });
   for_each_active(active, [&](int lane) {
     store_lane(w, i, lane,
                shared_pointer(w, address[lane], bytes, lane, AccessKind::Store, i.flags));

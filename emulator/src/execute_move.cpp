@@ -233,6 +233,15 @@ void rank_of_address(Warp& w, const Instruction& i, uint32_t active) {
 }
 
 void no_operation(Warp&, const Instruction&, uint32_t) {}
+void wait_for_earlier_launches(Warp& w, const Instruction&, uint32_t active) {
+  Knowledge over;
+  over.dependency_met = true;
+  take_knowledge(w, active, over);
+}
+void let_later_launches_start(Warp& w, const Instruction&, uint32_t) {
+  if (!w.launch->unfinished.empty() && !w.order.known.dependency_met)
+    w.launch->triggered_early = true;
+}
 void trap(Warp&, const Instruction&, uint32_t active) {
   fault(kErrorLaunchFailure, "trap: the kernel gave up", __builtin_ctz(active));
 }
@@ -287,10 +296,12 @@ void add_move_opcodes(OpcodeTable& table) {
     if (form.take_type() != Type::U32) form.unsupported();
     out.handler = yield;
   };
-  // Launches of one stream never overlap here, so there is nothing to wait for.
+  // Launches of one stream never overlap here; what could go wrong if they did is looked for
+  // (global_races.h).
   table["griddepcontrol"] = [](Decoder&, Form& form, Instruction& out) {
-    if (form.take_one({"wait", "launch_dependents"}) < 0) form.unsupported();
-    out.handler = no_operation;
+    const int step = form.take_one({"wait", "launch_dependents"});
+    if (step < 0) form.unsupported();
+    out.handler = step == 0 ? wait_for_earlier_launches : let_later_launches_start;
   };
   // A warpgroup's registers and L2 policies are advice.
   table["setmaxnreg"] = [](Decoder&, Form& form, Instruction& out) {

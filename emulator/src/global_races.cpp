@@ -1,4 +1,4 @@
-// Races in global memory between blocks of one launch.
+// Races in global memory between warps of one launch.
 #include "global_races.h"
 
 #include <algorithm>
@@ -7,94 +7,22 @@
 #include "lanes.h"
 #include "launch.h"
 #include "memory_access.h"
+#include "race_checker.h"
 
 namespace fusednorm::emulator {
 
-void GlobalRaces::publish(const BlockState& state, uint64_t block, uint64_t address) {
-  if (state.fenced == 0 && state.seen.empty()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<Release>& releases = objects_[address].releases;
-  any_published_.store(true, std::memory_order_relaxed);
-  // A block that spins on an atomic says the same thing each time.
-  if (!releases.empty() && releases.back().block == block &&
-      releases.back().clock == state.fenced && releases.back().seen == state.seen)
-    return;
-  releases.push_back({block, state.fenced, state.seen});
-}
-
-void GlobalRaces::learn(BlockState& state, uint64_t address) {
-  if (!any_published_.load(std::memory_order_relaxed)) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = objects_.find(address);
-  if (found == objects_.end()) return;
-  const Object* object = &found->second;
-  for (Seen& seen : state.seen)
-    if (seen.object == object) {
-      seen.count = object->releases.size();
-      return;
-    }
-  state.seen.push_back({object, object->releases.size()});
-}
-
-bool GlobalRaces::search(const std::vector<Seen>& seen, uint64_t other, uint32_t clock,
-                         std::map<const Object*, size_t>& done) const {
-  for (const Seen& at : seen) {
-    size_t& from = done[at.object];
-    const size_t begin = from;
-    from = std::max(from, at.count);
-    for (size_t k = begin; k < at.count; ++k) {
-      const Release& release = at.object->releases[k];
-      if (release.block == other && release.clock >= clock) return true;
-    }
-    for (size_t k = begin; k < at.count; ++k)
-      if (search(at.object->releases[k].seen, other, clock, done)) return true;
-  }
-  return false;
-}
-
-bool GlobalRaces::knows(BlockState& state, uint64_t other, uint32_t clock) {
-  const auto cached = state.known.find(other);
-  if (cached != state.known.end() && cached->second >= clock) return true;
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::map<const Object*, size_t> done;
-  if (!search(state.seen, other, clock, done)) return false;
-  uint32_t& known = state.known[other];
-  known = std::max(known, clock);
-  return true;
-}
-
-void release_fence(Warp& w) {
-  if (w.launch->global_races) GlobalRaces::fence(w.block->order);
-}
-
-void publish_at(Warp& w, uint32_t lanes, const uint64_t address[32], uint8_t flags) {
-  GlobalRaces* races = w.launch->global_races;
-  if (!races) return;
-  if (flags & kRelease) GlobalRaces::fence(w.block->order);
-  for_each_active(
-      lanes, [&](int lane) { races->publish(w.block->order, w.block->linear, address[lane]); });
-}
-
-void learn_at(Warp& w, uint32_t lanes, const uint64_t address[32]) {
-  GlobalRaces* races = w.launch->global_races;
-  if (!races) return;
-  for_each_active(lanes, [&](int lane) { races->learn(w.block->order, address[lane]); });
-}
-
 namespace {
 
-// Barriers of clusters are published under an address no memory has: the first block of the
-// cluster, odd.
-uint64_t cluster_key(const Warp& w) {
-  return w.block->cluster->blocks[0].linear * 2 + 1;
-}
+constexpr size_t kMostReaders = 8;
 
-// The stamp of a LineAccess: strong (1 bit), block + 1 (39), clock (24).
-constexpr int kBlockShift = 24;
+// Who made a LineAccess: strong (1 bit), cluster + 1, warp of the cluster (kWarpBits).
 constexpr uint64_t kStrongBit = 1ull << 63;
 
-uint64_t block_of(uint64_t stamp) {
-  return ((stamp & ~kStrongBit) >> kBlockShift) - 1;
+uint64_t cluster_of(uint64_t who) {
+  return ((who & ~kStrongBit) >> kWarpBits) - 1;
+}
+uint32_t warp_of(uint64_t who) {
+  return static_cast<uint32_t>(who & ((1u << kWarpBits) - 1));
 }
 
 // The bytes of a line that an access wants, a bit each, and whose lane asked for each first.
@@ -119,9 +47,10 @@ struct Check {
   const uint64_t* address;
   uint32_t lanes, bytes;
   bool writes, strong;
-  uint64_t stamp;
+  uint64_t who;
+  uint32_t tick;
 
-  [[noreturn]] void report(const char* before, uint64_t other_stamp, uint64_t at,
+  [[noreturn]] void report(const char* before, uint64_t other, uint64_t at,
                            uint64_t shared[2]) const {
     const uint64_t byte =
         at + (shared[0] ? __builtin_ctzll(shared[0]) : 64 + __builtin_ctzll(shared[1]));
@@ -129,43 +58,56 @@ struct Check {
     for_each_active(lanes, [&](int lane) {
       if (byte - address[lane] < bytes) culprit = lane;
     });
-    const uint64_t other = block_of(other_stamp);
+    const uint32_t warps = static_cast<uint32_t>(w.block->warps.size());
+    const uint32_t rank = warp_of(other) / warps;
+    const uint64_t block = w.launch->block_number(cluster_of(other), rank);
+    const bool same_block = block == w.block->linear;
     const uint32_t* grid = w.launch->grid;
     fault(kErrorLaunchFailure,
-          std::string("global-memory race between blocks: ") + (writes ? "write" : "read") +
-              " at " + hexadecimal(address[culprit]) + " after a " + before + " by block (" +
-              std::to_string(other % grid[0]) + ", " + std::to_string(other / grid[0] % grid[1]) +
-              ", " + std::to_string(other / grid[0] / grid[1]) +
-              ") with nothing to order them (a fence and an atomic, or a grid-wide barrier)",
+          std::string("global-memory race between ") + (same_block ? "warps" : "blocks") + ": " +
+              (writes ? "write" : "read") + " at " + hexadecimal(address[culprit]) + " after a " +
+              before + " by warp " + std::to_string(warp_of(other) % warps) + " of block (" +
+              std::to_string(block % grid[0]) + ", " + std::to_string(block / grid[0] % grid[1]) +
+              ", " + std::to_string(block / grid[0] / grid[1]) + ") with nothing to order them (" +
+              (same_block ? "a barrier"
+                          : "a fence, a flag or atomic, and a fence; a barrier of the cluster that "
+                            "releases and acquires; a grid-wide barrier") +
+              ")",
           culprit);
   }
 
-  // The record of another block or time: refuses a conflict; what this access supersedes (the last
-  // writer, the last reader of a byte) is taken out.
+  bool mine(const LineAccess& other) const {
+    return (other.who | kStrongBit) == (who | kStrongBit);
+  }
+
+  // The record of another warp or time: refuses a conflict; what this access supersedes is taken
+  // out: writes and reads by a write, and reads that come before this read.
   void against(LineAccess& other, const LineMask& mask, uint64_t at) const {
-    const bool mine = block_of(other.stamp) == w.block->linear;
-    if (!mine && !(strong && (other.stamp & kStrongBit)))
+    if (!mask.touches(other.written) && !mask.touches(other.read)) return;
+    const bool known = mine(other) || knows(w, lanes, cluster_of(other.who), warp_of(other.who),
+                                            kAnyLane, other.tick);
+    if (!known && !(strong && (other.who & kStrongBit)))
       for (const bool reads : {false, true}) {
         const uint64_t* theirs = reads ? other.read : other.written;
         if ((reads && !writes) || !mask.touches(theirs)) continue;
-        if (w.launch->global_races->knows(w.block->order, block_of(other.stamp),
-                                          static_cast<uint32_t>(other.stamp & 0xffffff)))
-          continue;
         uint64_t shared[2] = {mask.bits[0] & theirs[0], mask.bits[1] & theirs[1]};
-        report(reads ? "read" : "write", other.stamp, at, shared);
+        report(reads ? "read" : "write", other.who, at, shared);
       }
     for (int half = 0; half < 2; ++half) {
       if (writes) other.written[half] &= ~mask.bits[half];
-      if (writes || !strong) other.read[half] &= ~mask.bits[half];
+      if (writes || (known && !strong)) other.read[half] &= ~mask.bits[half];
     }
   }
 
   void remember(LineAccess& own, const LineMask& mask) const {
-    own.stamp = stamp;
+    own.who = who;
+    own.tick = tick;
     uint64_t* into = writes ? own.written : own.read;
     into[0] |= mask.bits[0];
     into[1] |= mask.bits[1];
   }
+
+  bool same(const LineAccess& other) const { return other.who == who && other.tick == tick; }
 
   void line(uint64_t offset, const LineMask& mask) const {
     GlobalLine& line = allocation.shadow->line(offset);
@@ -181,42 +123,75 @@ struct Check {
       line.first = LineAccess();
     }
     const bool records = writes || !strong;  // a polling load takes part in no race
-    if (line.more == 0 && (line.first.stamp == stamp || line.first.stamp == 0)) {
+    if (line.more == 0 && (line.first.who == 0 || same(line.first))) {
       if (records) remember(line.first, mask);
       return;
     }
     const uint64_t at = allocation.address + offset;
-    if (line.first.stamp != stamp) against(line.first, mask, at);
-    LineAccess* own = line.first.stamp == stamp || line.first.empty() ? &line.first : nullptr;
+    if (!same(line.first)) against(line.first, mask, at);
+    LineAccess* own = same(line.first) || line.first.empty() ? &line.first : nullptr;
     if (line.more) {
       std::vector<LineAccess>& more = allocation.shadow->more(line);
       for (LineAccess& other : more)
-        if (other.stamp != stamp) against(other, mask, at);
+        if (!same(other)) against(other, mask, at);
       more.erase(std::remove_if(more.begin(), more.end(),
                                 [](const LineAccess& access) { return access.empty(); }),
                  more.end());
+      forget_readers(more);
       for (LineAccess& other : more)
-        if (other.stamp == stamp) own = &other;
+        if (same(other)) own = &other;
     }
     if (!records) return;
     if (!own) own = &allocation.shadow->more(line).emplace_back();
+    if (own->empty()) *own = LineAccess();
     remember(*own, mask);
+  }
+
+  // Parameters are read by every block: of those that only read, the oldest go.
+  static void forget_readers(std::vector<LineAccess>& more) {
+    size_t readers = 0;
+    for (const LineAccess& access : more) readers += access.only_read();
+    for (auto it = more.begin(); readers > kMostReaders && it != more.end();) {
+      if (it->only_read()) {
+        it = more.erase(it);
+        --readers;
+      } else {
+        ++it;
+      }
+    }
   }
 };
 
+bool dependency_met(const Warp& w, uint32_t lanes) {
+  if (w.order.known.dependency_met) return true;
+  return std::any_of(w.order.parts.begin(), w.order.parts.end(), [&](const WarpOrder::Part& part) {
+    return part.known.dependency_met && (lanes & ~part.lanes) == 0;
+  });
+}
+
+// Sectors of an allocation that an unfinished earlier launch touched, and this warp is not to.
+void check_dependency(Warp& w, const Allocation& allocation, uint32_t lanes,
+                      const uint64_t address[32], uint32_t bytes, AccessKind kind) {
+  for (const auto& earlier : w.launch->unfinished) {
+    const auto found = earlier->touched.find(&allocation);
+    if (found == earlier->touched.end()) continue;
+    for_each_active(lanes, [&](int lane) {
+      const uint64_t origin = allocation.address / 32, begin = address[lane] / 32 - origin,
+                     end = (address[lane] + bytes + 31) / 32 - origin;
+      const bool stored = found->second.stored.any(begin, end);
+      const bool loaded = kind != AccessKind::Load && found->second.loaded.any(begin, end);
+      if (!stored && !loaded) return;
+      fault(kErrorLaunchFailure,
+            std::string(kind == AccessKind::Load ? "read" : "write") + " at " +
+                hexadecimal(address[lane]) + " before griddepcontrol.wait: the launch of " +
+                earlier->kernel + ", which may still run, " + (stored ? "writes" : "reads") +
+                " there (cudaGridDependencySynchronize comes first)",
+            lane);
+    });
+  }
+}
+
 }  // namespace
-
-void publish_to_cluster(Warp& w) {
-  GlobalRaces* races = w.launch->global_races;
-  if (!races || w.block->cluster->blocks.size() == 1) return;
-  GlobalRaces::fence(w.block->order);
-  races->publish(w.block->order, w.block->linear, cluster_key(w));
-}
-
-void learn_from_cluster(Warp& w) {
-  GlobalRaces* races = w.launch->global_races;
-  if (races && w.block->cluster->blocks.size() > 1) races->learn(w.block->order, cluster_key(w));
-}
 
 void check_global(Warp& w, Allocation& allocation, uint32_t lanes, const uint64_t address[32],
                   uint32_t bytes, bool contiguous, AccessKind kind, uint8_t flags) {
@@ -229,7 +204,10 @@ void check_global(Warp& w, Allocation& allocation, uint32_t lanes, const uint64_
       bytes,
       kind != AccessKind::Load,
       strong,
-      (w.block->linear + 1) << kBlockShift | w.block->order.clock | (strong ? kStrongBit : 0)};
+      (w.block->cluster->number + 1) << kWarpBits | cluster_warp(w) | (strong ? kStrongBit : 0),
+      w.order.tick};
+  if (!w.launch->unfinished.empty() && !dependency_met(w, lanes))
+    check_dependency(w, allocation, lanes, address, bytes, kind);
   LineMask mask;
   uint64_t line = ~0ull;  // its offset
   auto bytes_at = [&](uint64_t at, uint64_t end) {

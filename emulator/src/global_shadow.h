@@ -15,14 +15,16 @@ namespace fusednorm::emulator {
 
 constexpr uint64_t kLineBytes = 128;  // what a warp loads or stores with one float a lane
 
-// The accesses of one block between two of its fences to one line; a bit a byte.
+// The accesses of one warp in one of its ticks to one line; a bit a byte.
 struct LineAccess {
-  uint64_t stamp = 0;  // who and when: see global_races.cpp; 0: nobody
+  uint64_t who = 0;  // see global_races.cpp; 0: nobody
   uint64_t written[2] = {}, read[2] = {};
+  uint32_t tick = 0;
   bool empty() const { return !(written[0] | written[1] | read[0] | read[1]); }
+  bool only_read() const { return !(written[0] | written[1]); }
 };
 
-// Nearly every line is touched by one block alone, or only read: one record does. All zeros is a
+// Nearly every line is touched by one warp alone, or only read: one record does. All zeros is a
 // valid line that nobody has touched, so that pages never looked at cost nothing.
 struct alignas(64) GlobalLine {
   std::atomic<uint32_t> busy;

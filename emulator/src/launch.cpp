@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "block.h"
-#include "global_races.h"
 #include "memory_access.h"
+#include "order.h"
 #include "race_checker.h"
 
 namespace fusednorm::emulator {
@@ -157,6 +157,14 @@ uint64_t Launch::order(uint64_t turn, uint64_t count) const {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(turn) * step + seed) % count);
 }
 
+uint64_t Launch::block_number(uint64_t number, uint32_t rank) const {
+  const uint64_t across = grid[0] / cluster[0], down = grid[1] / cluster[1];
+  const uint64_t x = number % across * cluster[0] + rank % cluster[0];
+  const uint64_t y = number / across % down * cluster[1] + rank / cluster[0] % cluster[1];
+  const uint64_t z = number / across / down * cluster[2] + rank / cluster[0] / cluster[1];
+  return x + grid[0] * (y + grid[1] * z);
+}
+
 void Launch::idle(const void* worker, bool is_idle) {
   std::lock_guard<std::mutex> lock(fault_mutex);
   const auto at = std::find(idle_workers.begin(), idle_workers.end(), worker);
@@ -181,9 +189,8 @@ void run_launch(Launch& launch) {
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t k = 0; k < threads; ++k) workers.push_back(std::make_unique<Worker>(launch, k));
   launch.running_workers = threads;
-  std::unique_ptr<GlobalRaces> races;
-  if (launch.checks.global_races) races = std::make_unique<GlobalRaces>();
-  launch.global_races = races.get();
+  GlobalFlags flags;
+  launch.flags = &flags;
   std::vector<std::thread> others;
   auto body = [&](Worker& worker) {
     worker.run();
@@ -193,7 +200,7 @@ void run_launch(Launch& launch) {
   for (uint32_t k = 1; k < threads; ++k) others.emplace_back([&, k] { body(*workers[k]); });
   body(*workers[0]);
   for (std::thread& thread : others) thread.join();
-  launch.global_races = nullptr;
+  launch.flags = nullptr;
   for (const auto& worker : workers) launch.counters.add(worker->counters);
   for (Allocation* allocation : launch.memory->end_launch(launch.id)) {
     if (allocation->kind == MemoryKind::Constant) continue;  // has a cache of its own

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -21,7 +22,14 @@ struct Checks {
 };
 
 struct Warp;
-class GlobalRaces;
+class GlobalFlags;
+
+// A launch of the same stream that may not be over when this one starts (programmatic dependent
+// launch), and what it touched.
+struct EarlierLaunch {
+  std::string kernel;
+  std::map<const Allocation*, Memory::Touched> touched;
+};
 
 // A checker's finding or an error of the kernel; `error` is a cudaError_t.
 struct Fault : std::runtime_error {
@@ -47,7 +55,8 @@ struct Launch {
   uint32_t host_threads = 1;
   uint32_t resident_clusters = 1;  // that the device holds at once
   Checks checks;
-  GlobalRaces* global_races = nullptr;
+  GlobalFlags* flags = nullptr;
+  std::vector<std::shared_ptr<const EarlierLaunch>> unfinished;
 
   // State while it runs.
   std::atomic<uint64_t> next_cluster{0};
@@ -57,6 +66,9 @@ struct Launch {
   };
   std::vector<Progress> progress;
   std::atomic<bool> stop{false};
+  // Somebody let later launches start (griddepcontrol.launch_dependents) without having waited for
+  // the earlier ones.
+  std::atomic<bool> triggered_early{false};
   std::mutex fault_mutex;
   std::unique_ptr<Fault> fault;
   std::string fault_report;
@@ -69,6 +81,8 @@ struct Launch {
   uint64_t order(uint64_t turn, uint64_t count) const;
   void idle(const void* worker, bool is_idle);
   uint32_t busy_workers();
+  // The linear number of the block of this rank.
+  uint64_t block_number(uint64_t cluster_number, uint32_t rank) const;
   uint64_t blocks() const { return uint64_t{grid[0]} * grid[1] * grid[2]; }
   uint64_t stores() const {
     uint64_t total = 0;

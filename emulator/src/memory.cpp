@@ -40,6 +40,12 @@ bool AtomicBits::all(uint64_t begin, uint64_t end) const {
   return first_clear(begin, end) == end;
 }
 
+bool AtomicBits::any(uint64_t begin, uint64_t end) const {
+  for (uint64_t at = begin; at < end && at < bits_; at = (at / 64 + 1) * 64)
+    if (words_[at / 64].load(std::memory_order_relaxed) & word_mask(at, end)) return true;
+  return false;
+}
+
 uint64_t AtomicBits::first_clear(uint64_t begin, uint64_t end) const {
   for (uint64_t at = begin; at < end; at = (at / 64 + 1) * 64) {
     const uint64_t missing = ~words_[at / 64].load(std::memory_order_relaxed) & word_mask(at, end);
@@ -191,6 +197,22 @@ std::string Memory::explain(uint64_t address, uint64_t bytes, int device) {
   if (below->device != device) return what + " belongs to device " + std::to_string(below->device);
   if (below->kind == MemoryKind::Constant) return what + " is constant";
   return "inside " + what;
+}
+
+std::map<const Allocation*, Memory::Touched> Memory::take_marks(uint64_t launch) {
+  std::scoped_lock lock(mutex_, touch_mutex_);
+  std::map<const Allocation*, Touched> out;
+  for (const auto& [address, allocation] : allocations_) {
+    if (allocation->freed || allocation->touched_by.load(std::memory_order_relaxed) != launch)
+      continue;
+    Touched& touched = out[allocation.get()];
+    touched.stored = std::move(allocation->stored);
+    touched.loaded = std::move(allocation->loaded_first);
+    allocation->stored = AtomicBits();
+    allocation->loaded_first = AtomicBits();
+    allocation->touched_by.store(0, std::memory_order_relaxed);
+  }
+  return out;
 }
 
 void Memory::begin_touch(Allocation& allocation, uint64_t launch, bool shadow) {

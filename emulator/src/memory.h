@@ -23,6 +23,7 @@ class AtomicBits {
   void reset(uint64_t bits);  // all zero
   uint64_t size() const { return bits_; }
   bool all(uint64_t begin, uint64_t end) const;              // every bit of [begin, end)
+  bool any(uint64_t begin, uint64_t end) const;              // one of them
   uint64_t first_clear(uint64_t begin, uint64_t end) const;  // end if none
   void set(uint64_t begin, uint64_t end);
   void set_where_clear_in(const AtomicBits& other, uint64_t begin, uint64_t end);
@@ -73,6 +74,11 @@ class Memory {
   void begin_touch(Allocation& allocation, uint64_t launch,
                    bool shadow);                         // clears the launch's marks once
   std::vector<Allocation*> end_launch(uint64_t launch);  // what it has touched
+  // The sectors that a launch touched, as far as no later one has touched the allocation.
+  struct Touched {
+    AtomicBits stored, loaded;
+  };
+  std::map<const Allocation*, Touched> take_marks(uint64_t launch);
 
  private:
   mutable std::mutex mutex_;

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "address_space.h"
+#include "global_races.h"
 #include "lanes.h"
 #include "race_checker.h"
 
@@ -205,6 +206,8 @@ uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, Acc
                         uint8_t flags) {
   Block* owner = w.block;
   uint32_t offset = static_cast<uint32_t>(address);
+  const bool remote =
+      offset >> kClusterRankShift && (offset >> kClusterRankShift) - 1 != owner->rank;
   if (offset >> kClusterRankShift) {
     const uint32_t rank = (offset >> kClusterRankShift) - 1;
     offset &= (1u << kClusterRankShift) - 1;
@@ -214,16 +217,20 @@ uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, Acc
                 std::to_string(rank) + " in the cluster",
             lane);
     owner = &w.block->cluster->blocks[rank];
-    if (owner->finished)
-      fault(kErrorIllegalAddress,
-            describe(kind, "distributed shared", bytes, address) + ": the block of rank " +
-                std::to_string(rank) + " has already exited",
-            lane);
   }
-  if (uint64_t{offset} + bytes > owner->shared.size())
+  if (remote)
+    require_reachable(w, *owner, lane, describe(kind, "distributed shared", bytes, address));
+  if (offset < owner->shared_base)
+    fault(kErrorIllegalAddress,
+          "out-of-bounds " + describe(kind, "shared", bytes, offset) +
+              ": shared memory begins at " + hexadecimal(owner->shared_base) +
+              ", below is the system's; an address was computed as if it began at 0",
+          lane);
+  if (uint64_t{offset} - owner->shared_base + bytes > owner->shared.size())
     fault(kErrorIllegalAddress,
           "out-of-bounds " + describe(kind, "shared", bytes, offset) + ": the block has " +
-              std::to_string(owner->shared.size()) + " bytes of shared memory",
+              std::to_string(owner->shared.size()) + " bytes of shared memory from " +
+              hexadecimal(owner->shared_base) + " on",
           lane);
   if (offset & (bytes - 1))
     fault(kErrorMisaligned,
@@ -233,7 +240,7 @@ uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, Acc
   const Checks& checks = w.launch->checks;
   if (checks.uninitialised) {
     // An access is aligned to its size, so it never straddles a word of bits.
-    uint64_t& word = owner->shared_written[offset / 64];
+    uint64_t& word = owner->shared_written[(offset - owner->shared_base) / 64];
     const uint64_t mask = ((bytes == 64 ? 0 : 1ull << bytes) - 1) << (offset % 64);
     if (kind != AccessKind::Store && (word & mask) != mask)
       fault(kErrorLaunchFailure,
@@ -244,7 +251,22 @@ uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, Acc
     if (kind != AccessKind::Load) word |= mask;
   }
   if (checks.shared_races) check_shared(w, *owner, offset, bytes, lane, kind, flags);
-  return owner->shared.data() + offset;
+  return owner->shared.data() + (offset - owner->shared_base);
+}
+
+// A block's shared memory may be touched from others after it has started and before it leaves.
+void require_reachable(Warp& w, Block& owner, int lane, const std::string& access) {
+  const std::string by = access + " by the block of rank " + std::to_string(w.block->rank);
+  const std::string of = "the block of rank " + std::to_string(owner.rank);
+  if (owner.finished) fault(kErrorIllegalAddress, by + ": " + of + " has already exited", lane);
+  if (!owner.started || (w.launch->checks.shared_races && !knows_started(w, lane, owner.rank)))
+    fault(kErrorIllegalAddress,
+          by + ": " + of + (owner.started ? " may not have started" : " has not started") +
+              "; a barrier of the cluster must come first",
+          lane);
+  const uint32_t here = cluster_warp(w);
+  if (owner.remote_ticks.size() <= here) owner.remote_ticks.resize(here + 1, 0);
+  owner.remote_ticks[here] = w.order.tick;
 }
 
 void count_shared(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,

@@ -17,8 +17,12 @@ enum AccessFlags : uint8_t {
   kStrong = 1,  // volatile, relaxed, acquire, release: takes part in no race
   kAcquire = 2,
   kRelease = 4,
+  kVolatile = 8,
+  kScopeMask = 0x30,     // a Scope, of a strong access
   kNarrowAddress = 0x80  // the address register has 32 bits
 };
+
+constexpr int kScopeShift = 4;
 
 void lane_addresses(Warp& w, const Instruction& i, uint32_t active, uint64_t out[32]);
 
@@ -39,6 +43,8 @@ void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t
 // A pointer into the shared memory of the block that an address names.
 uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind,
                         uint8_t flags);
+// Faults unless another block's shared memory may be touched now: it has started and not left.
+void require_reachable(Warp& w, Block& owner, int lane, const std::string& access);
 void count_shared(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
                   AccessKind kind);
 uint8_t* local_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane);

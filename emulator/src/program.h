@@ -123,6 +123,7 @@ struct Program {
   };
   std::vector<SpecialSlot> specials;
   uint32_t local_bytes = 0;  // a lane
+  uint32_t shared_base = 0;  // the address of a block's first byte of shared memory
   uint32_t static_shared_bytes = 0;
   struct Parameter {
     uint32_t offset, bytes;
@@ -134,7 +135,9 @@ struct Program {
 // Where the decoder asks for the addresses of module variables (0: not found).
 using SymbolResolver = std::function<uint64_t(const std::string&)>;
 
-Program decode_program(const Module& module, const Function& kernel, const SymbolResolver& resolve);
+// Shared memory begins at `shared_base`, and variables are aligned relative to that, as ptxas does.
+Program decode_program(const Module& module, const Function& kernel, const SymbolResolver& resolve,
+                       uint32_t shared_base);
 
 // Fills Instruction::reconverge of every branch with its immediate post-dominator.
 void find_reconvergence(std::vector<Instruction>& code);

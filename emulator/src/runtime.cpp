@@ -199,7 +199,8 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
       }
     for (const auto& [name, function] : loaded.module.functions)
       if (function.is_entry && !function.is_declaration)
-        loaded.programs.emplace(name, decode_program(loaded.module, function, resolve));
+        loaded.programs.emplace(name, decode_program(loaded.module, function, resolve,
+                                                     device(device_index).shared_base()));
   } catch (const UnsupportedForm& error) {
     loaded.error = cudaErrorInvalidPtx;
     loaded.why = std::string(error.what()) +

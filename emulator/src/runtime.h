@@ -27,6 +27,8 @@ struct Device {
   cudaError_t sticky = cudaSuccess;
   uint64_t grid_workspace = 0;
   int capability() const { return config.major * 10 + config.minor; }
+  // From 9.0 on a block's shared memory begins behind the KiB that the system reserves.
+  uint32_t shared_base() const { return config.major >= 9 ? kReservedShared : 0; }
 };
 
 // A module as one device sees it.
@@ -84,10 +86,19 @@ struct Event {
   Graph* capture = nullptr;
 };
 
+// The last launch of a stream, which a programmatic dependent launch need not wait for.
+struct LastLaunch {
+  uint64_t id = 0;
+  std::string kernel;
+  bool triggered_early = false;
+  std::vector<std::shared_ptr<const EarlierLaunch>> unfinished;  // when it started
+};
+
 struct LaunchShape {
   dim3 grid, block, cluster{1, 1, 1};
   bool has_cluster = false;
   bool cooperative = false;
+  bool programmatic = false;  // may start before the launch before it in the stream is over
   size_t dynamic_shared = 0;
 };
 
@@ -107,6 +118,7 @@ class Runtime {
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::vector<FusednormEmulatorLaunch> launches;
+  std::map<std::pair<int, cudaStream_t>, LastLaunch> last_launches;
   std::string last_report;
   bool print_reports = true;
   bool print_counters = false;

@@ -1,5 +1,7 @@
 // What can be asked and set of a kernel: attributes and occupancy.
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "runtime.h"
 
@@ -45,7 +47,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function)
     out->maxThreadsPerBlock = text.max_threads ? static_cast<int>(text.max_threads) : 1024;
     out->numRegs =
         static_cast<int>(text.max_registers);  // PTX does not say: 0 unless .maxnreg does
-    out->ptxVersion = device.capability();
+    // Of the PTX that was chosen, not of the device: ".target sm_80" is 80.
+    out->ptxVersion = std::atoi(program.module->target.c_str() + std::strlen("sm_"));
     out->binaryVersion = device.capability();
     out->maxDynamicSharedSizeBytes =
         kernel.max_dynamic_shared

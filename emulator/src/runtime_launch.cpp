@@ -82,6 +82,10 @@ cudaError_t check_limits(const Device& device, const Kernel& kernel, const Progr
       return cudaErrorInvalidClusterSize;
     }
   }
+  if (shape.programmatic && device.config.major < 9) {
+    why = "programmatic dependent launch needs compute capability 9.0";
+    return cudaErrorNotSupported;
+  }
   if (shape.cooperative) {
     const uint64_t resident =
         uint64_t(device.config.multiprocessors) *
@@ -155,8 +159,21 @@ void record(Runtime& runtime, const Launch& launch) {
                n(out.local_requests), n(out.divergent_branches));
 }
 
+// The launches that need not be over when a programmatic dependent launch starts: the one before it
+// in the stream, and those before that one if it let others start without having waited.
+std::vector<std::shared_ptr<const EarlierLaunch>> unfinished_before(Runtime& runtime,
+                                                                    const LastLaunch& last) {
+  auto earlier = std::make_shared<EarlierLaunch>();
+  earlier->kernel = last.kernel;
+  earlier->touched = runtime.memory.take_marks(last.id);
+  std::vector<std::shared_ptr<const EarlierLaunch>> all;
+  if (last.triggered_early) all = last.unfinished;
+  all.push_back(std::move(earlier));
+  return all;
+}
+
 cudaError_t execute(const Program& program, int device_index, const LaunchShape& shape,
-                    const std::vector<uint8_t>& parameters) {
+                    const std::vector<uint8_t>& parameters, cudaStream_t stream) {
   Runtime& runtime = Runtime::get();
   Device& device = runtime.device(device_index);
   std::lock_guard<std::mutex> device_lock(device.mutex);
@@ -196,12 +213,17 @@ cudaError_t execute(const Program& program, int device_index, const LaunchShape&
     launch.id = runtime.next_launch++;
     launch.seed = runtime.seed;
     launch.checks = runtime.checks;
+    const auto last = runtime.last_launches.find({device_index, stream});
+    if (shape.programmatic && last != runtime.last_launches.end())
+      launch.unfinished = unfinished_before(runtime, last->second);
     launch.host_threads = runtime.host_threads ? runtime.host_threads
                                                : std::max(1u, std::thread::hardware_concurrency());
   }
   run_launch(launch);
   std::lock_guard<std::mutex> lock(runtime.mutex);
   record(runtime, launch);
+  runtime.last_launches[{device_index, stream}] = {launch.id, program.name, launch.triggered_early,
+                                                   launch.unfinished};
   if (launch.fault) {
     device.sticky = static_cast<cudaError_t>(launch.fault->error);
     runtime.report(launch.fault_report);
@@ -280,7 +302,7 @@ cudaError_t launch_kernel(const void* function, const LaunchShape& requested, vo
     }
   }
   return result(submit(stream, cudaGraphNodeTypeKernel,
-                       [=] { return execute(*program, device_index, shape, parameters); }));
+                       [=] { return execute(*program, device_index, shape, parameters, stream); }));
 }
 
 }  // namespace fusednorm::emulator
@@ -346,9 +368,10 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
       shape.has_cluster = true;
     } else if (attribute.id == cudaLaunchAttributeCooperative) {
       shape.cooperative = attribute.val.cooperative != 0;
+    } else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      shape.programmatic = attribute.val.programmaticStreamSerializationAllowed != 0;
     }
-    // The others (priorities, programmatic launch, policies) change when things run, not what they
-    // do.
+    // The others (priorities, policies) change when things run, not what they do.
   }
   return launch_kernel(function, shape, arguments, config->stream);
 }

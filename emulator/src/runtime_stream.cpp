@@ -73,6 +73,11 @@ cudaError_t submit(cudaStream_t handle, cudaGraphNodeType type,
   if (!stream || !stream->capture) {
     if (!stream && Runtime::get().capturing_globally > 0 && handle != cudaStreamPerThread)
       return cudaErrorStreamCaptureImplicit;
+    // A launch waits for a copy before it, whatever its attributes.
+    if (type != cudaGraphNodeTypeKernel) {
+      std::lock_guard<std::mutex> lock(Runtime::get().mutex);
+      Runtime::get().last_launches.erase({current_device(), handle});
+    }
     return action();
   }
   stream->capture->nodes.push_back({type, std::move(action)});

@@ -259,8 +259,7 @@ void Warp::run(uint64_t quantum) {
           block->cluster->phase > cluster_phase[__builtin_ctz(group.mask)]) {
         group.state = Group::State::Ready;
         ++group.pc;
-        learn_clock(*this, block->cluster->completed_clock);
-        learn_from_cluster(*this);
+        block->cluster->cluster_waited(*this, group.mask);
       }
       if (group.state != Group::State::Ready) continue;
       if (best != groups.size() && group.deferred && !groups[best].deferred) continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "order.h"
 #include "program.h"
 
 namespace fusednorm::emulator {
@@ -70,15 +71,12 @@ struct alignas(64) Warp {
   Allocation* recent = nullptr;
 
   std::vector<PendingCopy> copies;
-  uint32_t copy_groups[32] = {};    // committed, a lane
+  uint32_t copy_groups[32] = {};    // of cp.async, committed, a lane
+  uint32_t bulk_groups[32] = {};    // of cp.async.bulk, likewise
   uint32_t cluster_phase[32] = {};  // at the lane's last barrier.cluster.arrive
   std::vector<uint8_t> local;       // [lane][local_bytes]
 
-  // Happens-before, for the race checks: see race_checker.h.
-  uint32_t tick = 1;
-  uint32_t full_sync_tick = 0;
-  std::unique_ptr<uint32_t[]> lane_sync;  // [lane][lane], only after a sync of part of the warp
-  std::vector<uint32_t> clock;            // ticks known of the other warps of the cluster
+  WarpOrder order;  // for the race checks
 
   // Spin detection: the registers at a backward branch, and the launch's count of stores then.
   std::vector<uint8_t> snapshot;

@@ -41,6 +41,7 @@ std::vector<WarpForm> load_forms();
 std::vector<WarpForm> store_forms();
 std::vector<WarpForm> atomic_forms();
 std::vector<WarpForm> warp_forms();
+std::vector<WarpForm> async_forms();
 void check(const WarpForm& form);
 // What the constant `table` and the parameter `pair` of such a kernel hold.
 constexpr uint8_t kTable[32] = {1,   2,   3,   4,   5,   6,   7,   8,   9,   10,  11,

@@ -16,7 +16,8 @@ using Family = std::vector<Form> (*)();
 using WarpFamily = std::vector<WarpForm> (*)();
 constexpr Family kFamilies[] = {integer_forms, bit_forms,     float_forms, half_forms,
                                 compare_forms, convert_forms, move_forms};
-constexpr WarpFamily kWarpFamilies[] = {load_forms, store_forms, atomic_forms, warp_forms};
+constexpr WarpFamily kWarpFamilies[] = {load_forms, store_forms, atomic_forms, warp_forms,
+                                        async_forms};
 
 template <class Forms>
 void check_all(const Forms& forms) {
@@ -55,6 +56,10 @@ TEST(Instructions, Atomics) {
 }
 TEST(Instructions, WarpsAndBlocks) {
   check_all(warp_forms());
+}
+
+TEST(Instructions, AsynchronousCopies) {
+  check_all(async_forms());
 }
 
 const char* const kTrap =

@@ -187,6 +187,7 @@ __global__ void chain(volatile int* flag, int* order) {
   if (threadIdx.x == 0) {
     while (blockIdx.x > 0 && flag[blockIdx.x - 1] == 0) {
     }
+    __threadfence();
     order[blockIdx.x] =
         blockIdx.x == 0 ? 1 : *static_cast<volatile int*>(&order[blockIdx.x - 1]) + 1;
     __threadfence();
