@@ -142,6 +142,7 @@ Runtime::Runtime() {
 void Runtime::set_devices(std::vector<FusednormEmulatorDevice> configs) {
   devices.clear();
   for (const auto& module : modules) module->loaded.clear();
+  for (const auto& kernel : kernels) kernel->attributes.clear();
   for (const FusednormEmulatorDevice& config : configs) {
     devices.push_back(std::make_unique<Device>());
     devices.back()->config = config;

@@ -10,8 +10,8 @@ namespace fusednorm::emulator {
 namespace {
 
 // Why a device would refuse the launch; the sentence goes into the report.
-cudaError_t check_limits(const Device& device, const Kernel& kernel, const Program& program,
-                         const LaunchShape& shape, std::string& why) {
+cudaError_t check_limits(const Device& device, const FunctionAttributes& attributes,
+                         const Program& program, const LaunchShape& shape, std::string& why) {
   const Function& function = *program.function;
   const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
   auto text = [](const dim3& d) {
@@ -48,22 +48,21 @@ cudaError_t check_limits(const Device& device, const Kernel& kernel, const Progr
           std::to_string(function.max_registers) + " registers each needs more than 65536";
     return cudaErrorLaunchOutOfResources;
   }
-  const size_t allowed =
-      kernel.max_dynamic_shared
-          ? static_cast<size_t>(kernel.max_dynamic_shared)
-          : device.config.shared_per_block -
-                std::min<size_t>(device.config.shared_per_block, program.static_shared_bytes);
+  const size_t allowed = dynamic_shared_limit(device, attributes, program);
   const size_t total = shape.dynamic_shared + program.static_shared_bytes;
   if (shape.dynamic_shared > allowed || total > device.config.shared_per_block_optin) {
     why = std::to_string(shape.dynamic_shared) + " bytes of dynamic shared memory (and " +
           std::to_string(program.static_shared_bytes) + " static): the kernel may use " +
-          std::to_string(allowed) + " (cudaFuncSetAttribute raises it), the device has " +
-          std::to_string(device.config.shared_per_block_optin) + " a block";
+          std::to_string(allowed) +
+          (attributes.max_dynamic_shared < 0
+               ? " (cudaFuncSetAttribute on this device raises it)"
+               : " (what cudaFuncSetAttribute set last on this device, from any thread)") +
+          ", the device has " + std::to_string(device.config.shared_per_block_optin) + " a block";
     return cudaErrorInvalidValue;
   }
   if (shape.has_cluster) {
     const uint32_t blocks = shape.cluster.x * shape.cluster.y * shape.cluster.z;
-    const uint32_t most = kernel.allows_large_clusters ? 16 : 8;
+    const uint32_t most = attributes.allows_large_clusters ? 16 : 8;
     if (device.config.major < 9) {
       why = "clusters need compute capability 9.0";
       return cudaErrorNotSupported;
@@ -218,6 +217,13 @@ thread_local std::vector<CallConfiguration> call_configurations;
 
 }  // namespace
 
+size_t dynamic_shared_limit(const Device& device, const FunctionAttributes& attributes,
+                            const Program& program) {
+  if (attributes.max_dynamic_shared >= 0) return static_cast<size_t>(attributes.max_dynamic_shared);
+  const size_t all = device.config.shared_per_block;
+  return all - std::min<size_t>(all, program.static_shared_bytes);
+}
+
 int blocks_per_multiprocessor(const Device& device, const Program& program, int threads,
                               size_t dynamic_shared) {
   if (threads <= 0) return 0;
@@ -268,7 +274,8 @@ cudaError_t launch_kernel(const void* function, const LaunchShape& requested, vo
       shape.has_cluster = true;
     }
     std::string why;
-    error = check_limits(runtime.device(device_index), *kernel, *program, shape, why);
+    error = check_limits(runtime.device(device_index), kernel->attributes[device_index], *program,
+                         shape, why);
     if (error != cudaSuccess) {
       runtime.report("fusednorm emulator: launch of " + kernel->name + " refused: " + why);
       return result(error);
