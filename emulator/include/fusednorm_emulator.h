@@ -26,6 +26,10 @@ typedef struct FusednormEmulatorDevice {
   size_t memory_bytes; /* cudaMalloc fails past this */
   int threads_per_multiprocessor;
   int blocks_per_multiprocessor;
+  /* Multiprocessors of each GPC, then zeros: a cluster lives in one GPC. Where they do not add up
+   * to `multiprocessors` (all zero, or a preset whose count was changed), GPCs of 16 are assumed.
+   */
+  int gpcs[16];
 } FusednormEmulatorDevice;
 
 /* The device of a known compute capability (75, 80, 86, 89, 90, 100, 103, 110, 120, 121; others get
@@ -33,7 +37,7 @@ typedef struct FusednormEmulatorDevice {
 int fusednorm_emulator_device_preset(int major, int minor, FusednormEmulatorDevice* out);
 
 /* Plays these devices from now on. Everything allocated before is forgotten. Returns 0 or -1 (no
- * device, too many). */
+ * device, too many, a negative number). */
 int fusednorm_emulator_set_devices(int count, const FusednormEmulatorDevice* devices);
 
 /* Order of warps and blocks: 0 fixed, anything else shuffled by this seed. */
@@ -62,6 +66,10 @@ typedef struct FusednormEmulatorLaunch {
   uint32_t dynamic_shared_bytes, static_shared_bytes;
   int cooperative;
   int failed; /* stopped by a fault: the counters are incomplete */
+  /* What the device holds at once: blocks a multiprocessor (by threads, shared memory, .maxnreg),
+   * clusters in all (by its GPCs; clusters of one block where there are none), and how often it
+   * must be filled for the whole grid: clusters of the grid / resident_clusters, rounded up. */
+  uint32_t resident_blocks, resident_clusters, waves;
   /* PTX instructions executed; lanes under a false predicate included; mov, cvta, ld.param,
    * st.param and exit left out; IEEE division, reciprocal and square root counted as ten. */
   uint64_t warp_instructions;

@@ -45,6 +45,7 @@ struct Launch {
   uint64_t id = 0;              // unique, for the marks in allocations
   uint64_t seed = 0;            // 0: fixed order
   uint32_t host_threads = 1;
+  uint32_t resident_blocks = 1;    // that a multiprocessor holds at once
   uint32_t resident_clusters = 1;  // that the device holds at once
   Checks checks;
   GlobalRaces* global_races = nullptr;
@@ -75,6 +76,9 @@ struct Launch {
     for (const Progress& part : progress) total += part.stores.load(std::memory_order_relaxed);
     return total;
   }
+  uint64_t clusters() const { return blocks() / cluster_blocks(); }
+  // How often the device is filled for the whole grid.
+  uint64_t waves() const { return (clusters() + resident_clusters - 1) / resident_clusters; }
   uint32_t threads() const { return block[0] * block[1] * block[2]; }
   uint32_t cluster_blocks() const { return cluster[0] * cluster[1] * cluster[2]; }
 };

@@ -158,6 +158,8 @@ size_t dynamic_shared_limit(const Device& device, const FunctionAttributes& attr
                             const Program& program);
 int blocks_per_multiprocessor(const Device& device, const Program& program, int threads,
                               size_t dynamic_shared);
+// Clusters of so many blocks that the device holds at once, each in one GPC.
+uint32_t resident_clusters(const Device& device, int blocks_per_multiprocessor, int cluster_blocks);
 bool device_preset(int major, int minor, FusednormEmulatorDevice& out);
 
 }  // namespace fusednorm::emulator

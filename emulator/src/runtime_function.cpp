@@ -142,10 +142,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
     const int threads =
         static_cast<int>(config->blockDim.x * config->blockDim.y * config->blockDim.z);
     const int each = blocks_per_multiprocessor(device, program, threads, config->dynamicSmemBytes);
-    // A cluster lives in one group of 16 multiprocessors.
-    const int groups = device.config.multiprocessors / 16,
-              rest = device.config.multiprocessors % 16;
-    *clusters = groups * (16 * each / size) + rest * each / size;
+    *clusters = static_cast<int>(resident_clusters(device, each, size));
     return cudaSuccess;
   });
 }

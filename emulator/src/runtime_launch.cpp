@@ -74,17 +74,17 @@ cudaError_t check_limits(const Device& device, const FunctionAttributes& attribu
             " blocks may form one";
       return cudaErrorInvalidClusterSize;
     }
-    if (uint64_t{blocks} > uint64_t(device.config.multiprocessors) *
-                               uint64_t(blocks_per_multiprocessor(device, program, int(threads),
-                                                                  shape.dynamic_shared))) {
-      why = "the device cannot hold one cluster of " + std::to_string(blocks) + " blocks";
+    const int each = blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared);
+    if (resident_clusters(device, each, int(blocks)) == 0) {
+      why = "no GPC of the device can hold a cluster of " + std::to_string(blocks) + " blocks, " +
+            std::to_string(each) + " of them a multiprocessor";
       return cudaErrorInvalidClusterSize;
     }
   }
   if (shape.cooperative) {
-    const uint64_t resident =
-        uint64_t(device.config.multiprocessors) *
-        uint64_t(blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared));
+    const int size = int(shape.cluster.x * shape.cluster.y * shape.cluster.z);
+    const int each = blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared);
+    const uint64_t resident = uint64_t{resident_clusters(device, each, size)} * uint64_t(size);
     const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
     if (blocks > resident) {
       why = "a cooperative launch of " + std::to_string(blocks) + " blocks, but only " +
@@ -107,6 +107,9 @@ void record(Runtime& runtime, const Launch& launch) {
   out.static_shared_bytes = launch.program->static_shared_bytes;
   out.cooperative = launch.cooperative;
   out.failed = launch.fault != nullptr;
+  out.resident_blocks = launch.resident_blocks;
+  out.resident_clusters = launch.resident_clusters;
+  out.waves = static_cast<uint32_t>(launch.waves());
   out.warp_instructions = c.warp_instructions;
   out.thread_instructions = c.thread_instructions;
   out.issue_slots = c.warp_instructions * 32;
@@ -137,6 +140,7 @@ void record(Runtime& runtime, const Launch& launch) {
   auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
   std::fprintf(stderr,
                "fusednorm emulator: %s <<<(%u,%u,%u),(%u,%u,%u),%u>>> device %d\n"
+               "  resident: blocks a multiprocessor %u clusters %u; waves %u\n"
                "  instructions: warp %llu thread %llu issue-slots %llu; barriers %llu shuffles "
                "%llu votes %llu\n"
                "  global: load requests %llu sectors %llu l2 %llu dram %llu; store requests "
@@ -144,7 +148,8 @@ void record(Runtime& runtime, const Launch& launch) {
                "  shared: load requests %llu store requests %llu wavefronts %llu ideal %llu "
                "atomics %llu; local requests %llu; divergent branches %llu\n",
                out.kernel, out.grid[0], out.grid[1], out.grid[2], out.block[0], out.block[1],
-               out.block[2], out.dynamic_shared_bytes, out.device, n(out.warp_instructions),
+               out.block[2], out.dynamic_shared_bytes, out.device, out.resident_blocks,
+               out.resident_clusters, out.waves, n(out.warp_instructions),
                n(out.thread_instructions), n(out.issue_slots), n(out.block_barriers),
                n(out.shuffles), n(out.votes), n(out.global_load_requests),
                n(out.global_load_sectors), n(out.l2_load_sectors), n(out.dram_load_sectors),
@@ -176,11 +181,11 @@ cudaError_t execute(const Program& program, int device_index, const LaunchShape&
   launch.cooperative = shape.cooperative;
   launch.dynamic_shared_bytes = static_cast<uint32_t>(shape.dynamic_shared);
   launch.parameters = parameters;
+  const int resident = std::max(
+      1, blocks_per_multiprocessor(device, program, int(launch.threads()), shape.dynamic_shared));
+  launch.resident_blocks = static_cast<uint32_t>(resident);
   launch.resident_clusters =
-      std::max(1u, launch.sm_count *
-                       static_cast<uint32_t>(blocks_per_multiprocessor(
-                           device, program, int(launch.threads()), shape.dynamic_shared)) /
-                       launch.cluster_blocks());
+      std::max(1u, resident_clusters(device, resident, int(launch.cluster_blocks())));
   if (shape.cooperative) {
     if (!device.grid_workspace) {
       Allocation* workspace = runtime.memory.allocate(device_index, 64, MemoryKind::Variable);
@@ -222,21 +227,6 @@ size_t dynamic_shared_limit(const Device& device, const FunctionAttributes& attr
   if (attributes.max_dynamic_shared >= 0) return static_cast<size_t>(attributes.max_dynamic_shared);
   const size_t all = device.config.shared_per_block;
   return all - std::min<size_t>(all, program.static_shared_bytes);
-}
-
-int blocks_per_multiprocessor(const Device& device, const Program& program, int threads,
-                              size_t dynamic_shared) {
-  if (threads <= 0) return 0;
-  const int rounded = (threads + 31) / 32 * 32;
-  int blocks = std::min(device.config.threads_per_multiprocessor / rounded,
-                        device.config.blocks_per_multiprocessor);
-  const size_t shared = (program.static_shared_bytes + dynamic_shared + 1024 + 127) / 128 * 128;
-  blocks =
-      std::min<int>(blocks, static_cast<int>(device.config.shared_per_multiprocessor / shared));
-  if (program.function->max_registers)
-    blocks = std::min<int>(blocks,
-                           65536 / (static_cast<int>(program.function->max_registers) * rounded));
-  return blocks;
 }
 
 cudaError_t launch_kernel(const void* function, const LaunchShape& requested, void** arguments,
