@@ -83,6 +83,9 @@ typedef struct FusednormEmulatorLaunch {
   uint64_t global_load_requests, global_store_requests;
   uint64_t global_load_sectors, global_store_sectors;
   uint64_t dram_load_sectors, dram_store_sectors;
+  /* Of global_store_sectors: those of which a store request writes only some of the 32 bytes. Each
+   * costs the L2 as much as a whole one. Atomics are left out. */
+  uint64_t partial_store_sectors;
   /* Sectors of loads that a first-level cache of 16 KB a block would not have had: L2 traffic.
    * Volatile and ordered loads, and cp.async of 16 bytes, pass it by; cache hints change nothing.
    * The order of warps shows where a block asks for more than the cache holds. */

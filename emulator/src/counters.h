@@ -15,6 +15,7 @@ struct Counters {
   uint64_t raw_thread_instructions = 0;
   uint64_t global_load_requests = 0, global_store_requests = 0;
   uint64_t global_load_sectors = 0, global_store_sectors = 0;      // requested
+  uint64_t partial_store_sectors = 0;                              // not all bytes written
   uint64_t l2_load_sectors = 0;                                    // not found in the first level
   uint64_t distinct_load_sectors = 0, distinct_store_sectors = 0;  // DRAM traffic
   uint64_t shared_load_requests = 0, shared_store_requests = 0;

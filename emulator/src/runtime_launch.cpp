@@ -119,6 +119,7 @@ void record(Runtime& runtime, const Launch& launch) {
   out.global_store_requests = c.global_store_requests;
   out.global_load_sectors = c.global_load_sectors;
   out.global_store_sectors = c.global_store_sectors;
+  out.partial_store_sectors = c.partial_store_sectors;
   out.l2_load_sectors = c.l2_load_sectors;
   out.dram_load_sectors = c.distinct_load_sectors;
   out.dram_store_sectors = c.distinct_store_sectors;
@@ -138,25 +139,25 @@ void record(Runtime& runtime, const Launch& launch) {
   runtime.launches.push_back(out);
   if (!runtime.print_counters) return;
   auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-  std::fprintf(stderr,
-               "fusednorm emulator: %s <<<(%u,%u,%u),(%u,%u,%u),%u>>> device %d\n"
-               "  resident: blocks a multiprocessor %u clusters %u; waves %u\n"
-               "  instructions: warp %llu thread %llu issue-slots %llu; barriers %llu shuffles "
-               "%llu votes %llu\n"
-               "  global: load requests %llu sectors %llu l2 %llu dram %llu; store requests "
-               "%llu sectors %llu dram %llu; atomics %llu\n"
-               "  shared: load requests %llu store requests %llu wavefronts %llu ideal %llu "
-               "atomics %llu; local requests %llu; divergent branches %llu\n",
-               out.kernel, out.grid[0], out.grid[1], out.grid[2], out.block[0], out.block[1],
-               out.block[2], out.dynamic_shared_bytes, out.device, out.resident_blocks,
-               out.resident_clusters, out.waves, n(out.warp_instructions),
-               n(out.thread_instructions), n(out.issue_slots), n(out.block_barriers),
-               n(out.shuffles), n(out.votes), n(out.global_load_requests),
-               n(out.global_load_sectors), n(out.l2_load_sectors), n(out.dram_load_sectors),
-               n(out.global_store_requests), n(out.global_store_sectors), n(out.dram_store_sectors),
-               n(out.global_atomics), n(out.shared_load_requests), n(out.shared_store_requests),
-               n(out.shared_wavefronts), n(out.shared_ideal_wavefronts), n(out.shared_atomics),
-               n(out.local_requests), n(out.divergent_branches));
+  std::fprintf(
+      stderr,
+      "fusednorm emulator: %s <<<(%u,%u,%u),(%u,%u,%u),%u>>> device %d\n"
+      "  resident: blocks a multiprocessor %u clusters %u; waves %u\n"
+      "  instructions: warp %llu thread %llu issue-slots %llu; barriers %llu shuffles "
+      "%llu votes %llu\n"
+      "  global: load requests %llu sectors %llu l2 %llu dram %llu; store requests "
+      "%llu sectors %llu partial %llu dram %llu; atomics %llu\n"
+      "  shared: load requests %llu store requests %llu wavefronts %llu ideal %llu "
+      "atomics %llu; local requests %llu; divergent branches %llu\n",
+      out.kernel, out.grid[0], out.grid[1], out.grid[2], out.block[0], out.block[1], out.block[2],
+      out.dynamic_shared_bytes, out.device, out.resident_blocks, out.resident_clusters, out.waves,
+      n(out.warp_instructions), n(out.thread_instructions), n(out.issue_slots),
+      n(out.block_barriers), n(out.shuffles), n(out.votes), n(out.global_load_requests),
+      n(out.global_load_sectors), n(out.l2_load_sectors), n(out.dram_load_sectors),
+      n(out.global_store_requests), n(out.global_store_sectors), n(out.partial_store_sectors),
+      n(out.dram_store_sectors), n(out.global_atomics), n(out.shared_load_requests),
+      n(out.shared_store_requests), n(out.shared_wavefronts), n(out.shared_ideal_wavefronts),
+      n(out.shared_atomics), n(out.local_requests), n(out.divergent_branches));
 }
 
 cudaError_t execute(const Program& program, int device_index, const LaunchShape& shape,
