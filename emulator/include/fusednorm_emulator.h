@@ -58,6 +58,11 @@ unsigned fusednorm_emulator_checks(void);
 /* Host threads a launch is spread over; 0: one a core. Counters do not depend on it. */
 void fusednorm_emulator_set_host_threads(unsigned threads);
 
+/* Cycles from the issue of a load to its arrival, for the bytes in flight below. The default is an
+ * assumption about large GPUs with their memory at work, not a measurement. */
+enum { FUSEDNORM_EMULATOR_LOAD_LATENCY = 600 };
+void fusednorm_emulator_set_load_latency(unsigned cycles);
+
 /* What one launch cost. Sums over all its warps. */
 typedef struct FusednormEmulatorLaunch {
   char kernel[256]; /* mangled name, cut to fit */
@@ -102,6 +107,26 @@ typedef struct FusednormEmulatorLaunch {
   uint64_t votes;         /* vote, match, redux */
   uint64_t global_atomics, shared_atomics;
   uint64_t divergent_branches;
+  /* Bytes in flight a multiprocessor: requested of global memory by loads and cp.async, and not yet
+   * used. Bandwidth is at most the average over the latency.
+   *
+   * The model: each warp has a clock. An instruction (weighted as in warp_instructions) takes as
+   * many cycles as a scheduler has warps: those resident on a multiprocessor / 4, at least 1. The
+   * sectors of a load are in flight from its issue until an instruction reads a register that it
+   * loaded (cp.async: until wait_group or wait_all covers it); that instruction issues when the
+   * load has arrived, so many cycles of latency after its issue, or at once if it has. A move is no
+   * use: its destination waits for what its source waits for. At a barrier of the block or the
+   * cluster, and a named one, all clocks that meet are set to the latest. An exit waits for what is
+   * outstanding. Stores, atomics, shared memory and local memory cost their instruction and no time
+   * beyond it; nothing is ever throttled. The order is that of the PTX, and ptxas may issue loads
+   * earlier.
+   *
+   * Average: bytes x cycles in flight / cycles, over all warps, times the warps that a
+   * multiprocessor holds. Peak: the sum of the peaks of a block's warps, of the block that has
+   * most, times the blocks. Blocks that a multiprocessor holds: resident_blocks, or fewer if the
+   * grid has fewer. */
+  double average_bytes_in_flight;
+  uint64_t peak_bytes_in_flight;
 } FusednormEmulatorLaunch;
 
 /* Launches since the start or the last reset. */

@@ -21,6 +21,7 @@ struct Barrier {
   uint32_t expected = 0;
   uint32_t predicate_count = 0, predicate_lanes = 0;
   std::vector<uint32_t> clock;  // of the warps that have arrived
+  uint64_t latest = 0;          // of their LoadsInFlight::clock()
   const Instruction* first = nullptr;
 };
 
@@ -37,6 +38,7 @@ struct Block {
   std::vector<Warp> warps;
   std::unique_ptr<uint8_t[]> registers;  // of all warps
   FirstLevelCache first_level;
+  uint64_t peak_load_bytes = 0;  // sum over the warps that have exited
   Barrier barriers[16];
   uint32_t tick_floor = 0;        // accesses up to here belong to a block that ran before
   GlobalRaces::BlockState order;  // among the blocks of the launch
@@ -47,6 +49,7 @@ struct Block {
              std::atomic<uint64_t>& stores);
   void arrive(Warp& warp, Group& group, const Instruction& instruction, bool wait);
   void release_if_complete(uint32_t barrier);
+  void count_loads(Warp& warp);  // that has exited
 };
 
 // Blocks that run together; a launch without clusters has clusters of one block.
@@ -56,8 +59,9 @@ struct Cluster {
   uint32_t phase = 0;
   uint32_t arrived = 0;  // lanes
   uint32_t total_lanes = 0;
-  std::vector<uint32_t> clock;            // of the warps that have arrived
-  std::vector<uint32_t> completed_clock;  // of the phase that is over
+  std::vector<uint32_t> clock;                // of the warps that have arrived
+  std::vector<uint32_t> completed_clock;      // of the phase that is over
+  uint64_t latest = 0, completed_latest = 0;  // the same of LoadsInFlight::clock()
   Warp* running = nullptr;
   std::unique_ptr<std::mt19937_64> random;
   bool stalled = false;

@@ -16,6 +16,7 @@ void Cluster::start(Launch& owner, uint64_t number, Counters& counters,
   if (blocks.size() != count) blocks = std::vector<Block>(count);
   phase = arrived = 0;
   clock.clear();
+  latest = completed_latest = 0;
   stalled = false;
   total_lanes = owner.threads() * count;
   if (owner.seed) random.reset(new std::mt19937_64(owner.seed * 0x9e3779b97f4a7c15ull + number));
@@ -82,6 +83,7 @@ void Cluster::cluster_arrive(Warp& w, uint32_t lanes, bool relaxed) {
   for_each_active(lanes, [&](int lane) { w.cluster_phase[lane] = phase; });
   arrived += static_cast<uint32_t>(__builtin_popcount(lanes));
   ++w.counters->cluster_barriers;
+  latest = std::max(latest, w.loads.clock());
   if (!relaxed) {
     publish_to_cluster(w);
     add_clock(clock, w);
@@ -96,6 +98,8 @@ bool Cluster::complete_cluster_barrier() {
   arrived = 0;
   completed_clock = clock;
   clock.clear();
+  completed_latest = latest;
+  latest = 0;
   return true;
 }
 

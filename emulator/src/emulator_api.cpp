@@ -44,6 +44,10 @@ void fusednorm_emulator_set_host_threads(unsigned threads) {
   Runtime::get().host_threads = threads;
 }
 
+void fusednorm_emulator_set_load_latency(unsigned cycles) {
+  Runtime::get().load_latency = cycles;
+}
+
 size_t fusednorm_emulator_launch_count(void) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);

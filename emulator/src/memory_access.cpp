@@ -193,8 +193,8 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
   return span;
 }
 
-void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
-                  AccessKind kind, bool cached) {
+uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
+                      AccessKind kind, bool cached) {
   uint64_t sectors = 0, missing = 0, partial = 0;
   const bool looks_up = cached && kind == AccessKind::Load;
   FirstLevelCache& cache = w.block->first_level;
@@ -236,6 +236,7 @@ void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t
     if (kind == AccessKind::Store) counters.partial_store_sectors += partial;
     if (kind == AccessKind::Atomic) ++counters.global_atomics;
   }
+  return sectors;
 }
 
 uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind,

@@ -175,6 +175,7 @@ Runtime::Runtime() {
   set_devices(std::vector<FusednormEmulatorDevice>(count ? count : 1, config));
   seed = environment_number("SEED", 0);
   host_threads = static_cast<unsigned>(environment_number("THREADS", 0));
+  load_latency = static_cast<unsigned>(environment_number("LOAD_LATENCY", load_latency));
   print_counters = environment_number("COUNTERS", 0) != 0;
   checks = checks_from_environment();
 }

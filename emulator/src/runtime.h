@@ -118,6 +118,7 @@ class Runtime {
   uint64_t seed = 0;
   uint64_t next_launch = 1;
   unsigned host_threads = 0;
+  unsigned load_latency = FUSEDNORM_EMULATOR_LOAD_LATENCY;
   Checks checks;
   int capturing_globally = 0;  // streams in a capture that forbids unsafe calls
 

@@ -136,6 +136,10 @@ void record(Runtime& runtime, const Launch& launch) {
   out.global_atomics = c.global_atomics;
   out.shared_atomics = c.shared_atomics;
   out.divergent_branches = c.divergent_branches;
+  if (c.warp_quarters)
+    out.average_bytes_in_flight =
+        double(c.load_byte_quarters) / double(c.warp_quarters) * double(launch.resident_warps());
+  out.peak_bytes_in_flight = c.peak_load_bytes * launch.blocks_at_once();
   runtime.launches.push_back(out);
   if (!runtime.print_counters) return;
   auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
@@ -147,6 +151,7 @@ void record(Runtime& runtime, const Launch& launch) {
       "%llu votes %llu\n"
       "  global: load requests %llu sectors %llu l2 %llu dram %llu; store requests "
       "%llu sectors %llu partial %llu dram %llu; atomics %llu\n"
+      "  loads in flight a multiprocessor: average %.0f peak %llu bytes\n"
       "  shared: load requests %llu store requests %llu wavefronts %llu ideal %llu "
       "atomics %llu; local requests %llu; divergent branches %llu\n",
       out.kernel, out.grid[0], out.grid[1], out.grid[2], out.block[0], out.block[1], out.block[2],
@@ -155,9 +160,10 @@ void record(Runtime& runtime, const Launch& launch) {
       n(out.block_barriers), n(out.shuffles), n(out.votes), n(out.global_load_requests),
       n(out.global_load_sectors), n(out.l2_load_sectors), n(out.dram_load_sectors),
       n(out.global_store_requests), n(out.global_store_sectors), n(out.partial_store_sectors),
-      n(out.dram_store_sectors), n(out.global_atomics), n(out.shared_load_requests),
-      n(out.shared_store_requests), n(out.shared_wavefronts), n(out.shared_ideal_wavefronts),
-      n(out.shared_atomics), n(out.local_requests), n(out.divergent_branches));
+      n(out.dram_store_sectors), n(out.global_atomics), out.average_bytes_in_flight,
+      n(out.peak_bytes_in_flight), n(out.shared_load_requests), n(out.shared_store_requests),
+      n(out.shared_wavefronts), n(out.shared_ideal_wavefronts), n(out.shared_atomics),
+      n(out.local_requests), n(out.divergent_branches));
 }
 
 cudaError_t execute(const Program& program, int device_index, const LaunchShape& shape,
@@ -201,6 +207,7 @@ cudaError_t execute(const Program& program, int device_index, const LaunchShape&
     launch.id = runtime.next_launch++;
     launch.seed = runtime.seed;
     launch.checks = runtime.checks;
+    launch.load_latency = runtime.load_latency;
     launch.host_threads = runtime.host_threads ? runtime.host_threads
                                                : std::max(1u, std::thread::hardware_concurrency());
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "loads_in_flight.h"
 #include "program.h"
 
 namespace fusednorm::emulator {
@@ -44,6 +45,7 @@ struct PendingCopy {
   uint64_t global[32];
   uint32_t source_bytes[32];
   uint32_t group[32];
+  uint64_t ticket;  // of LoadsInFlight
   const Instruction* instruction;
 };
 
@@ -69,6 +71,7 @@ struct alignas(64) Warp {
   // One allocation, remembered from the last access.
   Allocation* recent = nullptr;
 
+  LoadsInFlight loads;
   std::vector<PendingCopy> copies;
   uint32_t copy_groups[32] = {};    // committed, a lane
   uint32_t cluster_phase[32] = {};  // at the lane's last barrier.cluster.arrive
