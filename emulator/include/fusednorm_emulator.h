@@ -26,6 +26,10 @@ typedef struct FusednormEmulatorDevice {
   size_t memory_bytes; /* cudaMalloc fails past this */
   int threads_per_multiprocessor;
   int blocks_per_multiprocessor;
+  /* Multiprocessors of each GPC, then zeros: a cluster lives in one GPC. Where they do not add up
+   * to `multiprocessors` (all zero, or a preset whose count was changed), GPCs of 16 are assumed.
+   */
+  int gpcs[16];
 } FusednormEmulatorDevice;
 
 /* The device of a known compute capability (75, 80, 86, 89, 90, 100, 103, 110, 120, 121; others get
@@ -33,7 +37,7 @@ typedef struct FusednormEmulatorDevice {
 int fusednorm_emulator_device_preset(int major, int minor, FusednormEmulatorDevice* out);
 
 /* Plays these devices from now on. Everything allocated before is forgotten. Returns 0 or -1 (no
- * device, too many). */
+ * device, too many, a negative number). */
 int fusednorm_emulator_set_devices(int count, const FusednormEmulatorDevice* devices);
 
 /* Order of warps and blocks: 0 fixed, anything else shuffled by this seed. */
@@ -54,6 +58,11 @@ unsigned fusednorm_emulator_checks(void);
 /* Host threads a launch is spread over; 0: one a core. Counters do not depend on it. */
 void fusednorm_emulator_set_host_threads(unsigned threads);
 
+/* Cycles from the issue of a load to its arrival, for the bytes in flight below. The default is an
+ * assumption about large GPUs with their memory at work, not a measurement. */
+enum { FUSEDNORM_EMULATOR_LOAD_LATENCY = 600 };
+void fusednorm_emulator_set_load_latency(unsigned cycles);
+
 /* What one launch cost. Sums over all its warps. */
 typedef struct FusednormEmulatorLaunch {
   char kernel[256]; /* mangled name, cut to fit */
@@ -62,6 +71,10 @@ typedef struct FusednormEmulatorLaunch {
   uint32_t dynamic_shared_bytes, static_shared_bytes;
   int cooperative;
   int failed; /* stopped by a fault: the counters are incomplete */
+  /* What the device holds at once: blocks a multiprocessor (by threads, shared memory, .maxnreg),
+   * clusters in all (by its GPCs; clusters of one block where there are none), and how often it
+   * must be filled for the whole grid: clusters of the grid / resident_clusters, rounded up. */
+  uint32_t resident_blocks, resident_clusters, waves;
   /* PTX instructions executed; lanes under a false predicate included; mov, cvta, ld.param,
    * st.param and exit left out; IEEE division, reciprocal and square root counted as ten. */
   uint64_t warp_instructions;
@@ -75,6 +88,9 @@ typedef struct FusednormEmulatorLaunch {
   uint64_t global_load_requests, global_store_requests;
   uint64_t global_load_sectors, global_store_sectors;
   uint64_t dram_load_sectors, dram_store_sectors;
+  /* Of global_store_sectors: those of which a store request writes only some of the 32 bytes. Each
+   * costs the L2 as much as a whole one. Atomics are left out. */
+  uint64_t partial_store_sectors;
   /* Sectors of loads that a first-level cache of 16 KB a block would not have had: L2 traffic.
    * Volatile and ordered loads, and cp.async of 16 bytes, pass it by; cache hints change nothing.
    * The order of warps shows where a block asks for more than the cache holds. */
@@ -91,6 +107,26 @@ typedef struct FusednormEmulatorLaunch {
   uint64_t votes;         /* vote, match, redux */
   uint64_t global_atomics, shared_atomics;
   uint64_t divergent_branches;
+  /* Bytes in flight a multiprocessor: requested of global memory by loads and cp.async, and not yet
+   * used. Bandwidth is at most the average over the latency.
+   *
+   * The model: each warp has a clock. An instruction (weighted as in warp_instructions) takes as
+   * many cycles as a scheduler has warps: those resident on a multiprocessor / 4, at least 1. The
+   * sectors of a load are in flight from its issue until an instruction reads a register that it
+   * loaded (cp.async: until wait_group or wait_all covers it); that instruction issues when the
+   * load has arrived, so many cycles of latency after its issue, or at once if it has. A move is no
+   * use: its destination waits for what its source waits for. At a barrier of the block or the
+   * cluster, and a named one, all clocks that meet are set to the latest. An exit waits for what is
+   * outstanding. Stores, atomics, shared memory and local memory cost their instruction and no time
+   * beyond it; nothing is ever throttled. The order is that of the PTX, and ptxas may issue loads
+   * earlier.
+   *
+   * Average: bytes x cycles in flight / cycles, over all warps, times the warps that a
+   * multiprocessor holds. Peak: the sum of the peaks of a block's warps, of the block that has
+   * most, times the blocks. Blocks that a multiprocessor holds: resident_blocks, or fewer if the
+   * grid has fewer. */
+  double average_bytes_in_flight;
+  uint64_t peak_bytes_in_flight;
 } FusednormEmulatorLaunch;
 
 /* Launches since the start or the last reset. */

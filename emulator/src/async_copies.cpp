@@ -67,6 +67,10 @@ void carry_out(Cluster& cluster, const AsyncCopy& copy) {
     fault(kErrorIllegalAddress,
           copy.instruction->text + " signals an mbarrier that is no longer there", copy.lane);
   found->second.left.join(done_with(copy));
+  if (copy.load) {
+    found->second.latest = std::max(found->second.latest, copy.arrival);
+    found->second.loads.push_back({copy.issuer, copy.load});
+  }
   found->second.bytes -= copy.bytes;
   complete_phase_if_done(found->second);
 }

@@ -29,6 +29,9 @@ struct Mbarrier {
   uint16_t initialiser = 0;  // thread in the cluster that executed mbarrier.init, and when
   uint32_t initialised = 0;
   Knowledge left, completed;
+  // For the count of loads in flight: when the last arrival or copy came, and whose loads end then.
+  uint64_t latest = 0;
+  std::vector<std::pair<Warp*, uint64_t>> loads;
 };
 
 struct AsyncCopy {
@@ -40,10 +43,11 @@ struct AsyncCopy {
   uint64_t global = 0;       // source or target in global memory; 0: none
   uint32_t from_shared = 0;  // rank and address, if the source is there
   uint32_t to_shared = 0;
-  std::vector<uint8_t> value;     // st.async: what to store
-  uint32_t barrier = 0;           // rank and address of the mbarrier; 0: a bulk group
-  uint32_t group = 0;             // the lane's bulk group
-  uint32_t engine = 0, tick = 0;  // stamp of its accesses to shared memory
+  std::vector<uint8_t> value;      // st.async: what to store
+  uint32_t barrier = 0;            // rank and address of the mbarrier; 0: a bulk group
+  uint32_t group = 0;              // the lane's bulk group
+  uint32_t engine = 0, tick = 0;   // stamp of its accesses to shared memory
+  uint64_t load = 0, arrival = 0;  // LoadsInFlight's ticket of a load, and when it arrives
 };
 
 struct AsyncCopies {

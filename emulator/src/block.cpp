@@ -171,6 +171,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
   }
   shared_written.assign(shared_bytes / 64 + 2, 0);
   first_level.clear();
+  peak_load_bytes = 0;
   std::memset(shared.data(), 0xcd, shared.size());
   uint32_t top = tick_floor;
   for (Warp& w : warps) top = std::max(top, w.order.tick);
@@ -199,6 +200,7 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
     w.groups.push_back(group);
     w.executed = 0;
     w.recent = nullptr;
+    w.loads.start(*launch);
     w.copies.clear();
     std::memset(w.copy_groups, 0, sizeof w.copy_groups);
     std::memset(w.bulk_groups, 0, sizeof w.bulk_groups);
@@ -264,6 +266,7 @@ void Block::arrive(Warp& w, Group& group, const Instruction& i, bool wait) {
     barrier.first = &i;
     barrier.predicate_count = barrier.predicate_lanes = 0;
     barrier.left.clear();
+    barrier.latest = 0;
   } else if (barrier.expected != expected) {
     fault(kErrorLaunchFailure,
           "barrier " + std::to_string(id) + " for " + std::to_string(expected) +
@@ -280,6 +283,7 @@ void Block::arrive(Warp& w, Group& group, const Instruction& i, bool wait) {
     barrier.predicate_lanes += static_cast<uint32_t>(__builtin_popcount(group.mask));
   }
   leave_knowledge(w, group.mask, barrier.left);
+  barrier.latest = std::max(barrier.latest, w.loads.clock());
   ++w.counters->block_barriers;
   if (wait) {
     group.state = Group::State::AtBarrier;
@@ -324,9 +328,18 @@ void Block::release_if_complete(uint32_t id) {
       group.state = Group::State::Ready;
       ++group.pc;
     }
-    if (pc != kNone) take_at_barrier(w, barrier.left);
+    if (pc != kNone) {
+      take_at_barrier(w, barrier.left);
+      w.loads.wait_until(barrier.latest);
+    }
   }
   barrier.arrived = 0;
+}
+
+void Block::count_loads(Warp& w) {
+  w.loads.finish(*w.counters);
+  peak_load_bytes += w.loads.peak_bytes();
+  w.counters->peak_load_bytes = std::max(w.counters->peak_load_bytes, peak_load_bytes);
 }
 
 }  // namespace fusednorm::emulator

@@ -22,7 +22,8 @@ struct Barrier {
   uint32_t arrived = 0;  // lanes, those that a partial last warp lacks included
   uint32_t expected = 0;
   uint32_t predicate_count = 0, predicate_lanes = 0;
-  Knowledge left;  // by the warps that have arrived
+  Knowledge left;       // by the warps that have arrived
+  uint64_t latest = 0;  // of their LoadsInFlight::clock()
   const Instruction* first = nullptr;
 };
 
@@ -45,6 +46,7 @@ struct Block {
   std::vector<Warp> warps;
   std::unique_ptr<uint8_t[]> registers;  // of all warps
   FirstLevelCache first_level;
+  uint64_t peak_load_bytes = 0;  // sum over the warps that have exited
   Barrier barriers[16];
   uint32_t tick_floor = 0;  // accesses up to here belong to a block that ran before
 
@@ -54,6 +56,7 @@ struct Block {
              std::atomic<uint64_t>& stores);
   void arrive(Warp& warp, Group& group, const Instruction& instruction, bool wait);
   void release_if_complete(uint32_t barrier);
+  void count_loads(Warp& warp);  // that has exited
 
  private:
   void check_exit();
@@ -71,6 +74,7 @@ struct Cluster {
   Knowledge completed;             // of the phase that is over
   std::map<uint32_t, Flag> flags;  // in shared memory: by rank + 1 and address
   AsyncCopies async;
+  uint64_t latest = 0, completed_latest = 0;  // of LoadsInFlight::clock() at the barrier
   Warp* running = nullptr;
   std::unique_ptr<std::mt19937_64> random;
   bool stalled = false;

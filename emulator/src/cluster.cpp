@@ -18,6 +18,7 @@ void Cluster::start(Launch& owner, uint64_t index, Counters& counters,
   phase = arrived = 0;
   left.clear();
   flags.clear();
+  latest = completed_latest = 0;
   stalled = false;
   total_lanes = owner.threads() * count;
   if (owner.seed) random.reset(new std::mt19937_64(owner.seed * 0x9e3779b97f4a7c15ull + index));
@@ -75,6 +76,7 @@ void Cluster::cluster_arrive(Warp& w, uint32_t lanes, bool relaxed) {
   for_each_active(lanes, [&](int lane) { w.cluster_phase[lane] = phase; });
   arrived += static_cast<uint32_t>(__builtin_popcount(lanes));
   ++w.counters->cluster_barriers;
+  latest = std::max(latest, w.loads.clock());
   if (!relaxed) leave_knowledge(w, lanes, left);
   complete_cluster_barrier();
 }
@@ -86,6 +88,8 @@ bool Cluster::complete_cluster_barrier() {
   completed = left;
   completed.cluster_started = true;
   left.clear();
+  completed_latest = latest;
+  latest = 0;
   return true;
 }
 
@@ -95,6 +99,7 @@ void Cluster::cluster_waited(Warp& w, uint32_t lanes) {
                         completed.clock[cluster_warp(w)] > w.block->tick_floor;
   take_knowledge(w, lanes, completed);
   if (released) order_lanes(w, lanes);
+  w.loads.wait_until(completed_latest);
 }
 
 bool Cluster::start_another() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "address_space.h"
+#include "loads_in_flight.h"
 
 namespace fusednorm::emulator {
 
@@ -110,6 +111,7 @@ Program Decoder::run() {
   program_.code.push_back(end);
   program_.register_bytes = (program_.register_bytes + 511) / 512 * 512;
   find_reconvergence(program_.code);
+  mark_loads(program_);
   return std::move(program_);
 }
 
@@ -204,7 +206,32 @@ void Decoder::decode_statement(const Statement& statement) {
   if (found == opcode_table().end()) form.unsupported();
   found->second(*this, form, out);
   if (!form.all_taken()) form.unsupported("this combination of modifiers");
+  list_registers(statement, out);
   program_.code.push_back(std::move(out));
+}
+
+// The registers of a statement for mark_loads. Only loads and moves tell what they read from what
+// they write; any other use of a register, as its destination too, must wait for a load into it.
+void Decoder::list_registers(const Statement& statement, Instruction& out) {
+  const std::string& opcode = statement.opcode[0];
+  if (opcode == "mov") out.in_flight |= kCarries;
+  const bool load = (opcode == "ld" || opcode == "ldu") &&
+                    (out.space == Space::Global || out.space == Space::Generic);
+  if (load) out.in_flight |= kGlobalLoad;
+  const size_t written = std::min<size_t>(load || opcode == "mov", statement.operands.size());
+  out.loadable = static_cast<uint32_t>(program_.loadable.size());
+  auto list = [&](const Operand& one, uint8_t& count) {
+    if (one.reg < 0 || register_type(one.reg) == Type::Pred) return;
+    program_.loadable.push_back(register_offset(one.reg));
+    ++count;
+  };
+  auto list_all = [&](const Operand& operand, uint8_t& count) {
+    list(operand, count);
+    for (const Operand& one : operand.list) list(one, count);
+  };
+  for (size_t k = written; k < statement.operands.size(); ++k)
+    list_all(statement.operands[k], out.reads);
+  for (size_t k = 0; k < written; ++k) list_all(statement.operands[k], out.writes);
 }
 
 void Decoder::decode_branch(const Statement& statement, Instruction& out) {

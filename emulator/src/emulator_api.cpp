@@ -1,4 +1,6 @@
 // The emulator's own API: see include/fusednorm_emulator.h.
+#include <algorithm>
+
 #include "runtime.h"
 
 using namespace fusednorm::emulator;
@@ -11,6 +13,9 @@ int fusednorm_emulator_device_preset(int major, int minor, FusednormEmulatorDevi
 
 int fusednorm_emulator_set_devices(int count, const FusednormEmulatorDevice* devices) {
   if (count < 1 || count > 16 || !devices) return -1;
+  for (int k = 0; k < count; ++k)
+    if (std::any_of(devices[k].gpcs, devices[k].gpcs + 16, [](int size) { return size < 0; }))
+      return -1;
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   runtime.set_devices(std::vector<FusednormEmulatorDevice>(devices, devices + count));
@@ -37,6 +42,10 @@ unsigned fusednorm_emulator_checks(void) {
 
 void fusednorm_emulator_set_host_threads(unsigned threads) {
   Runtime::get().host_threads = threads;
+}
+
+void fusednorm_emulator_set_load_latency(unsigned cycles) {
+  Runtime::get().load_latency = cycles;
 }
 
 size_t fusednorm_emulator_launch_count(void) {

@@ -61,6 +61,8 @@ void issue_bulk(Warp& w, const Instruction& i, uint32_t active) {
     if (i.flags == kGlobalToShared) {
       copy.global = from;
       touch_global(w, lane, from, bytes, AccessKind::Load);
+      copy.load = w.loads.issue(bytes);
+      copy.arrival = w.loads.arrival(copy.load);
     } else {
       copy.from_shared = shared_range(w, lane, from, bytes, i);
     }
@@ -162,6 +164,7 @@ void decode_bulk_copy(Decoder& d, Form& form, Instruction& out) {
   else
     form.unsupported();
   out.handler = issue_bulk;
+  out.in_flight = kClockNeeded;
   bool wide[3] = {};
   int64_t offset[3] = {};
   const Space target = out.flags == kSharedToGlobal ? Space::Global : Space::Shared;

@@ -63,12 +63,13 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
   });
   const bool cached = i.width < 16;  // 16 bytes are taken to pass the first level by, as .cg does
   // The addresses are checked and counted now; the copying is left for the wait.
+  uint64_t sectors = 0;
   if (reading) {
-    count_global(w, reading, global, i.width, AccessKind::Load, cached);
+    sectors += count_global(w, reading, global, i.width, AccessKind::Load, cached);
     for (uint32_t left = reading; left;) global_span(w, left, global, i.width, AccessKind::Load, 0);
   }
   // Copies cut short read only so many bytes, which need not be a power of two: one at a time.
-  if (partial) count_global(w, partial, global, i.width, AccessKind::Load, cached);
+  if (partial) sectors += count_global(w, partial, global, i.width, AccessKind::Load, cached);
   for_each_active(partial, [&](int lane) {
     for (uint32_t k = 0; k < copy.source_bytes[lane]; ++k, ++global[lane]) {
       uint32_t left = 1u << lane;
@@ -76,6 +77,7 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
     }
   });
   count_shared(w, active, shared, i.width, AccessKind::Store);
+  copy.ticket = w.loads.issue(32 * sectors);
   w.copies.push_back(copy);
 }
 
@@ -92,7 +94,10 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
                         copy.group[lane] + static_cast<uint32_t>(i.immediate) < w.copy_groups[lane];
       due |= uint32_t{done} << lane;
     });
-    if (due) perform(w, copy, due);
+    if (!due) continue;
+    perform(w, copy, due);
+    w.loads.wait_until(w.loads.arrival(copy.ticket));
+    if (copy.mask == 0) w.loads.complete(copy.ticket);
   }
   drop_done(w);
 }
@@ -115,6 +120,7 @@ void arrive_when_copied(Warp& w, const Instruction& i, uint32_t active) {
 
 void decode_copy(Decoder& d, Form& form, Instruction& out) {
   if (!form.take("async")) form.unsupported();
+  out.in_flight = kClockNeeded;
   if (form.take("bulk")) return decode_bulk_copy(d, form, out);
   if (form.take("mbarrier")) {
     if (!form.take("arrive")) form.unsupported();

@@ -68,6 +68,7 @@ void arrive(Warp& w, const Instruction& i, uint32_t active) {
     if (i.dst != kNone)
       w.reg<uint64_t>(i.dst)[lane] = uint64_t{barrier.phase} << 32 | barrier.pending;
     if (!(i.flags & kRelaxed)) leave_knowledge(w, 1u << lane, barrier.left);
+    barrier.latest = std::max(barrier.latest, w.loads.clock());
     if (i.flags & kDrops) barrier.expected -= std::min(barrier.expected, count);
     mbarrier_arrive(barrier, count, lane);
   });
@@ -90,6 +91,10 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
     if (!is_over()) complete_copies_of(*w.block->cluster, shared_key(w, place));
     if (!is_over()) return;
     over |= 1u << lane;
+    w.loads.wait_until(barrier.latest);
+    for (const auto& [issuer, load] : barrier.loads)
+      issuer->loads.complete_at(load, w.loads.clock());
+    barrier.loads.clear();
     if (!(i.flags & kRelaxed)) take_knowledge(w, 1u << lane, barrier.completed);
   });
   write_predicate(w, i.dst, active, over);
@@ -118,6 +123,7 @@ void decode_arrive(Decoder& d, Form& form, Instruction& out, bool drops) {
   out.space = take_space(form, !keeps);
   if (form.take_type() != Type::B64) form.unsupported();
   out.handler = arrive;
+  out.in_flight = kClockNeeded;
   if (d.operand(0).kind != Operand::Kind::Sink) out.dst = d.destination(d.operand(0), Type::B64);
   d.address(d.operand(1), out);
   if (d.operand_count() > 2) out.b = d.source(d.operand(2), Type::U32);
@@ -130,6 +136,7 @@ void decode_wait(Decoder& d, Form& form, Instruction& out, bool tries) {
   out.space = take_space(form, false);
   if (form.take_type() != Type::B64) form.unsupported();
   out.handler = wait;
+  out.in_flight = kClockNeeded;
   out.dst = d.predicate_destination(d.operand(0));
   d.address(d.operand(1), out);
   out.b = d.source(d.operand(2), (out.flags & kParity) ? Type::U32 : Type::B64);

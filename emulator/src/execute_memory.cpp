@@ -148,7 +148,9 @@ void load_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t 
                       [&](int lane) { load_lane(w, i, lane, span.host + address[lane]); });
     if (i.flags & kStrong) observe_global(w, span.lanes, address, i.flags);
   }
-  if (counted) count_global(w, all, address, bytes, AccessKind::Load, !(i.flags & kStrong));
+  if (counted)
+    w.loads.issue_load(
+        i, 32 * count_global(w, all, address, bytes, AccessKind::Load, !(i.flags & kStrong)));
 }
 
 void store_global(Warp& w, const Instruction& i, uint32_t active, const uint64_t address[32]) {

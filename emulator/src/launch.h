@@ -1,6 +1,7 @@
 // One kernel launch: its shape, its parameters and the state its blocks share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -53,7 +54,9 @@ struct Launch {
   uint64_t id = 0;              // unique, for the marks in allocations
   uint64_t seed = 0;            // 0: fixed order
   uint32_t host_threads = 1;
+  uint32_t resident_blocks = 1;    // that a multiprocessor holds at once
   uint32_t resident_clusters = 1;  // that the device holds at once
+  uint32_t load_latency = 0;       // cycles, for LoadsInFlight
   Checks checks;
   GlobalFlags* flags = nullptr;
   std::vector<std::shared_ptr<const EarlierLaunch>> unfinished;
@@ -89,6 +92,17 @@ struct Launch {
     for (const Progress& part : progress) total += part.stores.load(std::memory_order_relaxed);
     return total;
   }
+  uint64_t clusters() const { return blocks() / cluster_blocks(); }
+  // How often the device is filled for the whole grid.
+  uint64_t waves() const { return (clusters() + resident_clusters - 1) / resident_clusters; }
+  // On a multiprocessor that has its share of the grid.
+  uint32_t blocks_at_once() const {
+    const uint64_t first_wave =
+        std::min<uint64_t>(blocks(), uint64_t{resident_clusters} * cluster_blocks());
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(resident_blocks, (first_wave + sm_count - 1) / sm_count));
+  }
+  uint32_t resident_warps() const { return blocks_at_once() * ((threads() + 31) / 32); }
   uint32_t threads() const { return block[0] * block[1] * block[2]; }
   uint32_t cluster_blocks() const { return cluster[0] * cluster[1] * cluster[2]; }
 };

@@ -93,6 +93,39 @@ void mark_sectors(Allocation& allocation, uint64_t first_byte, uint64_t end_byte
   if (kind != AccessKind::Load) allocation.stored.set(begin, end);
 }
 
+// Sectors that a store touches and does not fill. An access is aligned to its size of at most 32
+// bytes, so each lane's lies in one sector.
+uint64_t partial_sectors(uint32_t active, const uint64_t address[32], uint32_t bytes) {
+  if (bytes == 32) return 0;
+  struct Part {
+    uint64_t sector;
+    uint32_t written;  // a bit a byte
+  } parts[32];
+  int count = 0;
+  bool sorted = true;
+  for_each_active(active, [&](int lane) {
+    const uint64_t sector = address[lane] / 32;
+    const uint32_t written = ((1u << bytes) - 1) << (address[lane] % 32);
+    if (count && parts[count - 1].sector == sector) {
+      parts[count - 1].written |= written;
+      return;
+    }
+    sorted = sorted && (count == 0 || parts[count - 1].sector < sector);
+    parts[count++] = {sector, written};
+  });
+  if (!sorted)
+    std::sort(parts, parts + count,
+              [](const Part& a, const Part& b) { return a.sector < b.sector; });
+  uint64_t partial = 0;
+  for (int k = 0; k < count;) {
+    uint32_t written = 0;
+    const uint64_t sector = parts[k].sector;
+    for (; k < count && parts[k].sector == sector; ++k) written |= parts[k].written;
+    partial += written != 0xffffffffu;
+  }
+  return partial;
+}
+
 [[noreturn]] void uninitialised(const Allocation& allocation, uint64_t offset, uint32_t bytes,
                                 uint64_t address, int lane, AccessKind kind) {
   fault(kErrorLaunchFailure,
@@ -161,15 +194,17 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
   return span;
 }
 
-void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
-                  AccessKind kind, bool cached) {
-  uint64_t sectors = 0, missing = 0;
+uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
+                      AccessKind kind, bool cached) {
+  uint64_t sectors = 0, missing = 0, partial = 0;
   const bool looks_up = cached && kind == AccessKind::Load;
   FirstLevelCache& cache = w.block->first_level;
   if (is_contiguous(active, address, bytes)) {
     const uint64_t first = address[0] / 32, last = (address[31] + bytes - 1) / 32;
     sectors = last - first + 1;
     if (looks_up) missing = cache.load(first, last);
+    // An aligned run of 32 accesses is a multiple of 32 bytes long: both ends are cut, or none is.
+    if (address[0] % 32) partial = 2;
   } else {
     uint64_t list[64];
     int count = 0;
@@ -187,6 +222,7 @@ void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t
       count = static_cast<int>(std::unique(list, list + count) - list);
     }
     sectors = static_cast<uint64_t>(count);
+    if (kind == AccessKind::Store) partial = partial_sectors(active, address, bytes);
     if (looks_up)
       for (int k = 0; k < count; ++k) missing += cache.load(list[k], list[k]);
   }
@@ -198,8 +234,10 @@ void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t
   } else {
     ++counters.global_store_requests;
     counters.global_store_sectors += sectors;
+    if (kind == AccessKind::Store) counters.partial_store_sectors += partial;
     if (kind == AccessKind::Atomic) ++counters.global_atomics;
   }
+  return sectors;
 }
 
 uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind,

@@ -36,9 +36,9 @@ struct GlobalSpan {
 };
 GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], uint32_t bytes,
                        AccessKind kind, uint8_t flags);
-// `cached`: a load that may find its sectors in the first-level cache.
-void count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
-                  AccessKind kind, bool cached);
+// `cached`: a load that may find its sectors in the first-level cache. Returns the sectors.
+uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
+                      AccessKind kind, bool cached);
 
 // A pointer into the shared memory of the block that an address names.
 uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind,

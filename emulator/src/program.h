@@ -44,7 +44,11 @@ struct Instruction {
   uint8_t register_width = 0;  // bytes of the register that holds one element
   Space space = Space::Generic;
   bool guard_negated = false;
-  uint8_t flags = 0;       // meaning is the handler's
+  uint8_t flags = 0;  // meaning is the handler's
+  // Registers that may wait for a load, in Program::loadable: see loads_in_flight.h.
+  uint8_t in_flight = 0;  // InFlightMark
+  uint8_t reads = 0, writes = 0;
+  uint32_t loadable = 0;
   uint32_t guard = kNone;  // offset of a predicate
   uint32_t dst = kNone, dst2 = kNone;
   uint32_t a = kNone, b = kNone, c = kNone, d = kNone;  // offsets of source registers
@@ -122,6 +126,8 @@ struct Program {
     uint8_t width;
   };
   std::vector<SpecialSlot> specials;
+  std::vector<uint32_t> loadable;  // Instruction::loadable
+  uint32_t loadable_registers = 0;
   uint32_t local_bytes = 0;  // a lane
   uint32_t shared_base = 0;  // the address of a block's first byte of shared memory
   uint32_t static_shared_bytes = 0;

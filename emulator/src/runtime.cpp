@@ -20,14 +20,26 @@ struct Preset {
   int capability, multiprocessors;
   size_t optin_kb, per_multiprocessor_kb, l2_mb;
   int threads, blocks;
+  struct {
+    int count, multiprocessors;
+  } gpcs[2];  // so many GPCs of one size, so many of another
 };
 // Public figures: T4, A100, RTX 3090-class, L40-class, H100, B200, B300, Thor, RTX 5090, GB10.
-constexpr Preset kPresets[] = {
-    {75, 40, 64, 64, 4, 1024, 16},       {80, 108, 163, 164, 40, 2048, 32},
-    {86, 84, 99, 100, 6, 1536, 16},      {89, 142, 99, 100, 96, 1536, 24},
-    {90, 132, 227, 228, 50, 2048, 32},   {100, 148, 227, 228, 126, 2048, 32},
-    {103, 148, 227, 228, 126, 2048, 32}, {110, 20, 227, 228, 32, 1536, 24},
-    {120, 170, 99, 100, 96, 1536, 24},   {121, 48, 99, 100, 24, 1536, 24}};
+//
+// GPCs matter to clusters only, so from 9.0 on. Known are the totals and, for H100, that GPCs of 16
+// and of 18 occur (the full chip has eight of 18); which multiprocessors are switched off differs
+// from chip to chip. All else is assumed: how many of each there are, and the GPCs of B200, B300,
+// Thor, RTX 5090 (full chip: twelve of 16) and GB10.
+constexpr Preset kPresets[] = {{75, 40, 64, 64, 4, 1024, 16, {}},
+                               {80, 108, 163, 164, 40, 2048, 32, {}},
+                               {86, 84, 99, 100, 6, 1536, 16, {}},
+                               {89, 142, 99, 100, 96, 1536, 24, {}},
+                               {90, 132, 227, 228, 50, 2048, 32, {{6, 16}, {2, 18}}},
+                               {100, 148, 227, 228, 126, 2048, 32, {{6, 18}, {2, 20}}},
+                               {103, 148, 227, 228, 126, 2048, 32, {{6, 18}, {2, 20}}},
+                               {110, 20, 227, 228, 32, 1536, 24, {{1, 8}, {2, 6}}},
+                               {120, 170, 99, 100, 96, 1536, 24, {{8, 16}, {3, 14}}},
+                               {121, 48, 99, 100, 24, 1536, 24, {{4, 12}}}};
 
 std::string environment(const char* name) {
   const char* value = std::getenv((std::string("FUSEDNORM_EMULATOR_") + name).c_str());
@@ -45,6 +57,31 @@ uint64_t environment_number(const char* name, uint64_t otherwise) {
     return otherwise;
   }
   return number;
+}
+
+// "16,16,18": the GPCs, and the number of multiprocessors with them.
+void gpcs_from_environment(FusednormEmulatorDevice& config) {
+  const std::string value = environment("GPCS");
+  if (value.empty()) return;
+  int gpcs[16] = {}, total = 0, count = 0;
+  const char* at = value.c_str();
+  for (;; ++at) {
+    char* end = nullptr;
+    const long size = std::strtol(at, &end, 10);
+    if (end == at || size < 1 || size > 1024 || count == 16 || (*end != ',' && *end != 0)) {
+      std::fprintf(stderr,
+                   "fusednorm emulator: FUSEDNORM_EMULATOR_GPCS=%s is not a list of up to 16 "
+                   "counts of multiprocessors such as 16,16,18; ignored\n",
+                   value.c_str());
+      return;
+    }
+    gpcs[count++] = static_cast<int>(size);
+    total += static_cast<int>(size);
+    at = end;
+    if (*at == 0) break;
+  }
+  std::copy(gpcs, gpcs + 16, config.gpcs);
+  config.multiprocessors = total;
 }
 
 Checks checks_from_environment() {
@@ -90,6 +127,8 @@ bool device_preset(int major, int minor, FusednormEmulatorDevice& out) {
   out.memory_bytes = size_t{16} << 30;
   out.threads_per_multiprocessor = best->threads;
   out.blocks_per_multiprocessor = best->blocks;
+  int* gpc = out.gpcs;
+  for (const auto& some : best->gpcs) gpc = std::fill_n(gpc, some.count, some.multiprocessors);
   return true;
 }
 
@@ -123,6 +162,7 @@ Runtime::Runtime() {
   }
   config.multiprocessors = static_cast<int>(
       environment_number("MULTIPROCESSORS", static_cast<uint64_t>(config.multiprocessors)));
+  gpcs_from_environment(config);
   config.shared_per_block_optin =
       environment_number("SHARED_MEMORY", config.shared_per_block_optin);
   config.shared_per_multiprocessor =
@@ -135,6 +175,7 @@ Runtime::Runtime() {
   set_devices(std::vector<FusednormEmulatorDevice>(count ? count : 1, config));
   seed = environment_number("SEED", 0);
   host_threads = static_cast<unsigned>(environment_number("THREADS", 0));
+  load_latency = static_cast<unsigned>(environment_number("LOAD_LATENCY", load_latency));
   print_counters = environment_number("COUNTERS", 0) != 0;
   checks = checks_from_environment();
 }
@@ -142,6 +183,7 @@ Runtime::Runtime() {
 void Runtime::set_devices(std::vector<FusednormEmulatorDevice> configs) {
   devices.clear();
   for (const auto& module : modules) module->loaded.clear();
+  for (const auto& kernel : kernels) kernel->attributes.clear();
   for (const FusednormEmulatorDevice& config : configs) {
     devices.push_back(std::make_unique<Device>());
     devices.back()->config = config;

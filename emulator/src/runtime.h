@@ -46,14 +46,19 @@ struct RegisteredModule {
   std::map<int, std::unique_ptr<LoadedModule>> loaded;  // by device
 };
 
+// What cudaFuncSetAttribute has set of a function on one device, by whichever host thread.
+struct FunctionAttributes {
+  int max_dynamic_shared = -1;  // -1: never set, the device's limit without opting in
+  bool allows_large_clusters = false;
+  int carveout = -1;
+};
+
 struct Kernel {
   RegisteredModule* module = nullptr;
   const void* host = nullptr;
   std::string name;
-  bool agreed = false;         // with the other registrations of `host` on the parameters
-  int max_dynamic_shared = 0;  // 0: the device's limit without opting in
-  bool allows_large_clusters = false;
-  int carveout = -1;
+  bool agreed = false;                           // on the parameters, with all of `host`
+  std::map<int, FunctionAttributes> attributes;  // by device
 };
 
 struct HostVariable {
@@ -125,6 +130,7 @@ class Runtime {
   uint64_t seed = 0;
   uint64_t next_launch = 1;
   unsigned host_threads = 0;
+  unsigned load_latency = FUSEDNORM_EMULATOR_LOAD_LATENCY;
   Checks checks;
   int capturing_globally = 0;  // streams in a capture that forbids unsafe calls
 
@@ -160,8 +166,13 @@ bool copy_arguments(const Kernel& kernel, const Program& program, void** argumen
 // other sizes.
 bool agree_on_parameters(Runtime& runtime, Kernel& kernel, const Program& program, int device,
                          std::string& why);
+// Bytes of dynamic shared memory that a launch on the device may ask for now.
+size_t dynamic_shared_limit(const Device& device, const FunctionAttributes& attributes,
+                            const Program& program);
 int blocks_per_multiprocessor(const Device& device, const Program& program, int threads,
                               size_t dynamic_shared);
+// Clusters of so many blocks that the device holds at once, each in one GPC.
+uint32_t resident_clusters(const Device& device, int blocks_per_multiprocessor, int cluster_blocks);
 bool device_preset(int major, int minor, FusednormEmulatorDevice& out);
 
 }  // namespace fusednorm::emulator

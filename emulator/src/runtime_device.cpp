@@ -133,7 +133,10 @@ cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceReset(void) {
-  Runtime::get().device(current_device()).sticky = cudaSuccess;
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  runtime.device(current_device()).sticky = cudaSuccess;
+  for (const auto& kernel : runtime.kernels) kernel->attributes.erase(current_device());
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {

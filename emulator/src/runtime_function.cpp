@@ -17,7 +17,7 @@ void cluster_of(const cudaLaunchConfig_t& config, const Program& program, dim3& 
                      config.attrs[k].val.clusterDim.z);
 }
 
-// body(kernel, program, device) of a function on the current device, under the lock.
+// body(kernel, attributes, program, device) of a function on the current device, under the lock.
 template <class Body>
 cudaError_t with_program(const void* function, Body body) {
   if (const cudaError_t error = device_state()) return result(error);
@@ -28,7 +28,8 @@ cudaError_t with_program(const void* function, Body body) {
   cudaError_t error = cudaSuccess;
   const Program* const program = runtime.program(*kernel, current_device(), error);
   if (!program) return result(error);
-  return result(body(*kernel, *program, runtime.device(current_device())));
+  return result(body(*kernel, kernel->attributes[current_device()], *program,
+                     runtime.device(current_device())));
 }
 
 }  // namespace
@@ -39,7 +40,8 @@ using namespace fusednorm::emulator;
 extern "C" {
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
-  return with_program(function, [&](Kernel& kernel, const Program& program, const Device& device) {
+  return with_program(function, [&](const Kernel&, const FunctionAttributes& attributes,
+                                    const Program& program, const Device& device) {
     const Function& text = *program.function;
     *out = {};
     out->sharedSizeBytes = program.static_shared_bytes;
@@ -51,22 +53,19 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function)
     out->ptxVersion = std::atoi(program.module->target.c_str() + std::strlen("sm_"));
     out->binaryVersion = device.capability();
     out->maxDynamicSharedSizeBytes =
-        kernel.max_dynamic_shared
-            ? kernel.max_dynamic_shared
-            : static_cast<int>(
-                  device.config.shared_per_block -
-                  std::min<size_t>(device.config.shared_per_block, program.static_shared_bytes));
-    out->preferredShmemCarveout = kernel.carveout;
+        static_cast<int>(dynamic_shared_limit(device, attributes, program));
+    out->preferredShmemCarveout = attributes.carveout;
     out->requiredClusterWidth = static_cast<int>(text.required_cluster[0]);
     out->requiredClusterHeight = static_cast<int>(text.required_cluster[1]);
     out->requiredClusterDepth = static_cast<int>(text.required_cluster[2]);
-    out->nonPortableClusterSizeAllowed = kernel.allows_large_clusters;
+    out->nonPortableClusterSizeAllowed = attributes.allows_large_clusters;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, int value) {
-  return with_program(function, [&](Kernel& kernel, const Program& program, const Device& device) {
+  return with_program(function, [&](const Kernel& kernel, FunctionAttributes& attributes,
+                                    const Program& program, const Device& device) {
     switch (which) {
       case cudaFuncAttributeMaxDynamicSharedMemorySize:
         if (value < 0 || static_cast<size_t>(value) + program.static_shared_bytes >
@@ -77,13 +76,13 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, 
                                 std::to_string(device.config.shared_per_block_optin) + ")");
           return cudaErrorInvalidValue;
         }
-        kernel.max_dynamic_shared = value;
+        attributes.max_dynamic_shared = value;
         return cudaSuccess;
       case cudaFuncAttributePreferredSharedMemoryCarveout:
-        kernel.carveout = value;
+        attributes.carveout = value;
         return cudaSuccess;
       case cudaFuncAttributeNonPortableClusterSizeAllowed:
-        kernel.allows_large_clusters = value != 0;
+        attributes.allows_large_clusters = value != 0;
         return cudaSuccess;
       default:
         return cudaSuccess;
@@ -106,7 +105,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    const void* function,
                                                                    int threads, size_t shared,
                                                                    unsigned) {
-  return with_program(function, [&](const Kernel&, const Program& program, const Device& device) {
+  return with_program(function, [&](const Kernel&, const FunctionAttributes&,
+                                    const Program& program, const Device& device) {
     if (threads <= 0) return cudaErrorInvalidValue;
     *blocks = blocks_per_multiprocessor(device, program, threads, shared);
     return cudaSuccess;
@@ -120,7 +120,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 }
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function,
                                                       int blocks, int) {
-  return with_program(function, [&](const Kernel&, const Program& program, const Device& device) {
+  return with_program(function, [&](const Kernel&, const FunctionAttributes&,
+                                    const Program& program, const Device& device) {
     if (blocks <= 0) return cudaErrorInvalidValue;
     const FusednormEmulatorDevice& c = device.config;
     const size_t share = c.shared_per_multiprocessor / static_cast<size_t>(blocks),
@@ -133,29 +134,28 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void*
 
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
                                            const cudaLaunchConfig_t* config) {
-  return with_program(function, [&](Kernel& kernel, const Program& program, const Device& device) {
+  return with_program(function, [&](const Kernel&, const FunctionAttributes& attributes,
+                                    const Program& program, const Device& device) {
     if (device.config.major < 9) return cudaErrorNotSupported;
     dim3 cluster;
     cluster_of(*config, program, cluster);
     const int size = static_cast<int>(cluster.x * cluster.y * cluster.z);
-    if (size < 1 || size > (kernel.allows_large_clusters ? 16 : 8))
+    if (size < 1 || size > (attributes.allows_large_clusters ? 16 : 8))
       return cudaErrorInvalidClusterSize;
     const int threads =
         static_cast<int>(config->blockDim.x * config->blockDim.y * config->blockDim.z);
     const int each = blocks_per_multiprocessor(device, program, threads, config->dynamicSmemBytes);
-    // A cluster lives in one group of 16 multiprocessors.
-    const int groups = device.config.multiprocessors / 16,
-              rest = device.config.multiprocessors % 16;
-    *clusters = groups * (16 * each / size) + rest * each / size;
+    *clusters = static_cast<int>(resident_clusters(device, each, size));
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
                                                  const cudaLaunchConfig_t*) {
-  return with_program(function, [&](const Kernel& kernel, const Program&, const Device& device) {
+  return with_program(function, [&](const Kernel&, const FunctionAttributes& attributes,
+                                    const Program&, const Device& device) {
     if (device.config.major < 9) return cudaErrorNotSupported;
-    *size = kernel.allows_large_clusters ? 16 : 8;
+    *size = attributes.allows_large_clusters ? 16 : 8;
     return cudaSuccess;
   });
 }

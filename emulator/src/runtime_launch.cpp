@@ -10,8 +10,8 @@ namespace fusednorm::emulator {
 namespace {
 
 // Why a device would refuse the launch; the sentence goes into the report.
-cudaError_t check_limits(const Device& device, const Kernel& kernel, const Program& program,
-                         const LaunchShape& shape, std::string& why) {
+cudaError_t check_limits(const Device& device, const FunctionAttributes& attributes,
+                         const Program& program, const LaunchShape& shape, std::string& why) {
   const Function& function = *program.function;
   const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
   auto text = [](const dim3& d) {
@@ -48,22 +48,21 @@ cudaError_t check_limits(const Device& device, const Kernel& kernel, const Progr
           std::to_string(function.max_registers) + " registers each needs more than 65536";
     return cudaErrorLaunchOutOfResources;
   }
-  const size_t allowed =
-      kernel.max_dynamic_shared
-          ? static_cast<size_t>(kernel.max_dynamic_shared)
-          : device.config.shared_per_block -
-                std::min<size_t>(device.config.shared_per_block, program.static_shared_bytes);
+  const size_t allowed = dynamic_shared_limit(device, attributes, program);
   const size_t total = shape.dynamic_shared + program.static_shared_bytes;
   if (shape.dynamic_shared > allowed || total > device.config.shared_per_block_optin) {
     why = std::to_string(shape.dynamic_shared) + " bytes of dynamic shared memory (and " +
           std::to_string(program.static_shared_bytes) + " static): the kernel may use " +
-          std::to_string(allowed) + " (cudaFuncSetAttribute raises it), the device has " +
-          std::to_string(device.config.shared_per_block_optin) + " a block";
+          std::to_string(allowed) +
+          (attributes.max_dynamic_shared < 0
+               ? " (cudaFuncSetAttribute on this device raises it)"
+               : " (what cudaFuncSetAttribute set last on this device, from any thread)") +
+          ", the device has " + std::to_string(device.config.shared_per_block_optin) + " a block";
     return cudaErrorInvalidValue;
   }
   if (shape.has_cluster) {
     const uint32_t blocks = shape.cluster.x * shape.cluster.y * shape.cluster.z;
-    const uint32_t most = kernel.allows_large_clusters ? 16 : 8;
+    const uint32_t most = attributes.allows_large_clusters ? 16 : 8;
     if (device.config.major < 9) {
       why = "clusters need compute capability 9.0";
       return cudaErrorNotSupported;
@@ -75,10 +74,10 @@ cudaError_t check_limits(const Device& device, const Kernel& kernel, const Progr
             " blocks may form one";
       return cudaErrorInvalidClusterSize;
     }
-    if (uint64_t{blocks} > uint64_t(device.config.multiprocessors) *
-                               uint64_t(blocks_per_multiprocessor(device, program, int(threads),
-                                                                  shape.dynamic_shared))) {
-      why = "the device cannot hold one cluster of " + std::to_string(blocks) + " blocks";
+    const int each = blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared);
+    if (resident_clusters(device, each, int(blocks)) == 0) {
+      why = "no GPC of the device can hold a cluster of " + std::to_string(blocks) + " blocks, " +
+            std::to_string(each) + " of them a multiprocessor";
       return cudaErrorInvalidClusterSize;
     }
   }
@@ -87,9 +86,9 @@ cudaError_t check_limits(const Device& device, const Kernel& kernel, const Progr
     return cudaErrorNotSupported;
   }
   if (shape.cooperative) {
-    const uint64_t resident =
-        uint64_t(device.config.multiprocessors) *
-        uint64_t(blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared));
+    const int size = int(shape.cluster.x * shape.cluster.y * shape.cluster.z);
+    const int each = blocks_per_multiprocessor(device, program, int(threads), shape.dynamic_shared);
+    const uint64_t resident = uint64_t{resident_clusters(device, each, size)} * uint64_t(size);
     const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
     if (blocks > resident) {
       why = "a cooperative launch of " + std::to_string(blocks) + " blocks, but only " +
@@ -112,6 +111,9 @@ void record(Runtime& runtime, const Launch& launch) {
   out.static_shared_bytes = launch.program->static_shared_bytes;
   out.cooperative = launch.cooperative;
   out.failed = launch.fault != nullptr;
+  out.resident_blocks = launch.resident_blocks;
+  out.resident_clusters = launch.resident_clusters;
+  out.waves = static_cast<uint32_t>(launch.waves());
   out.warp_instructions = c.warp_instructions;
   out.thread_instructions = c.thread_instructions;
   out.issue_slots = c.warp_instructions * 32;
@@ -121,6 +123,7 @@ void record(Runtime& runtime, const Launch& launch) {
   out.global_store_requests = c.global_store_requests;
   out.global_load_sectors = c.global_load_sectors;
   out.global_store_sectors = c.global_store_sectors;
+  out.partial_store_sectors = c.partial_store_sectors;
   out.l2_load_sectors = c.l2_load_sectors;
   out.dram_load_sectors = c.distinct_load_sectors;
   out.dram_store_sectors = c.distinct_store_sectors;
@@ -137,26 +140,34 @@ void record(Runtime& runtime, const Launch& launch) {
   out.global_atomics = c.global_atomics;
   out.shared_atomics = c.shared_atomics;
   out.divergent_branches = c.divergent_branches;
+  if (c.warp_quarters)
+    out.average_bytes_in_flight =
+        double(c.load_byte_quarters) / double(c.warp_quarters) * double(launch.resident_warps());
+  out.peak_bytes_in_flight = c.peak_load_bytes * launch.blocks_at_once();
   runtime.launches.push_back(out);
   if (!runtime.print_counters) return;
   auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-  std::fprintf(stderr,
-               "fusednorm emulator: %s <<<(%u,%u,%u),(%u,%u,%u),%u>>> device %d\n"
-               "  instructions: warp %llu thread %llu issue-slots %llu; barriers %llu shuffles "
-               "%llu votes %llu\n"
-               "  global: load requests %llu sectors %llu l2 %llu dram %llu; store requests "
-               "%llu sectors %llu dram %llu; atomics %llu\n"
-               "  shared: load requests %llu store requests %llu wavefronts %llu ideal %llu "
-               "atomics %llu; local requests %llu; divergent branches %llu\n",
-               out.kernel, out.grid[0], out.grid[1], out.grid[2], out.block[0], out.block[1],
-               out.block[2], out.dynamic_shared_bytes, out.device, n(out.warp_instructions),
-               n(out.thread_instructions), n(out.issue_slots), n(out.block_barriers),
-               n(out.shuffles), n(out.votes), n(out.global_load_requests),
-               n(out.global_load_sectors), n(out.l2_load_sectors), n(out.dram_load_sectors),
-               n(out.global_store_requests), n(out.global_store_sectors), n(out.dram_store_sectors),
-               n(out.global_atomics), n(out.shared_load_requests), n(out.shared_store_requests),
-               n(out.shared_wavefronts), n(out.shared_ideal_wavefronts), n(out.shared_atomics),
-               n(out.local_requests), n(out.divergent_branches));
+  std::fprintf(
+      stderr,
+      "fusednorm emulator: %s <<<(%u,%u,%u),(%u,%u,%u),%u>>> device %d\n"
+      "  resident: blocks a multiprocessor %u clusters %u; waves %u\n"
+      "  instructions: warp %llu thread %llu issue-slots %llu; barriers %llu shuffles "
+      "%llu votes %llu\n"
+      "  global: load requests %llu sectors %llu l2 %llu dram %llu; store requests "
+      "%llu sectors %llu partial %llu dram %llu; atomics %llu\n"
+      "  loads in flight a multiprocessor: average %.0f peak %llu bytes\n"
+      "  shared: load requests %llu store requests %llu wavefronts %llu ideal %llu "
+      "atomics %llu; local requests %llu; divergent branches %llu\n",
+      out.kernel, out.grid[0], out.grid[1], out.grid[2], out.block[0], out.block[1], out.block[2],
+      out.dynamic_shared_bytes, out.device, out.resident_blocks, out.resident_clusters, out.waves,
+      n(out.warp_instructions), n(out.thread_instructions), n(out.issue_slots),
+      n(out.block_barriers), n(out.shuffles), n(out.votes), n(out.global_load_requests),
+      n(out.global_load_sectors), n(out.l2_load_sectors), n(out.dram_load_sectors),
+      n(out.global_store_requests), n(out.global_store_sectors), n(out.partial_store_sectors),
+      n(out.dram_store_sectors), n(out.global_atomics), out.average_bytes_in_flight,
+      n(out.peak_bytes_in_flight), n(out.shared_load_requests), n(out.shared_store_requests),
+      n(out.shared_wavefronts), n(out.shared_ideal_wavefronts), n(out.shared_atomics),
+      n(out.local_requests), n(out.divergent_branches));
 }
 
 // The launches that need not be over when a programmatic dependent launch starts: the one before it
@@ -194,11 +205,11 @@ cudaError_t execute(const Program& program, int device_index, const LaunchShape&
   launch.cooperative = shape.cooperative;
   launch.dynamic_shared_bytes = static_cast<uint32_t>(shape.dynamic_shared);
   launch.parameters = parameters;
+  const int resident = std::max(
+      1, blocks_per_multiprocessor(device, program, int(launch.threads()), shape.dynamic_shared));
+  launch.resident_blocks = static_cast<uint32_t>(resident);
   launch.resident_clusters =
-      std::max(1u, launch.sm_count *
-                       static_cast<uint32_t>(blocks_per_multiprocessor(
-                           device, program, int(launch.threads()), shape.dynamic_shared)) /
-                       launch.cluster_blocks());
+      std::max(1u, resident_clusters(device, resident, int(launch.cluster_blocks())));
   if (shape.cooperative) {
     if (!device.grid_workspace) {
       Allocation* workspace = runtime.memory.allocate(device_index, 64, MemoryKind::Variable);
@@ -213,6 +224,7 @@ cudaError_t execute(const Program& program, int device_index, const LaunchShape&
     launch.id = runtime.next_launch++;
     launch.seed = runtime.seed;
     launch.checks = runtime.checks;
+    launch.load_latency = runtime.load_latency;
     const auto last = runtime.last_launches.find({device_index, stream});
     if (shape.programmatic && last != runtime.last_launches.end())
       launch.unfinished = unfinished_before(runtime, last->second);
@@ -240,19 +252,11 @@ thread_local std::vector<CallConfiguration> call_configurations;
 
 }  // namespace
 
-int blocks_per_multiprocessor(const Device& device, const Program& program, int threads,
-                              size_t dynamic_shared) {
-  if (threads <= 0) return 0;
-  const int rounded = (threads + 31) / 32 * 32;
-  int blocks = std::min(device.config.threads_per_multiprocessor / rounded,
-                        device.config.blocks_per_multiprocessor);
-  const size_t shared = (program.static_shared_bytes + dynamic_shared + 1024 + 127) / 128 * 128;
-  blocks =
-      std::min<int>(blocks, static_cast<int>(device.config.shared_per_multiprocessor / shared));
-  if (program.function->max_registers)
-    blocks = std::min<int>(blocks,
-                           65536 / (static_cast<int>(program.function->max_registers) * rounded));
-  return blocks;
+size_t dynamic_shared_limit(const Device& device, const FunctionAttributes& attributes,
+                            const Program& program) {
+  if (attributes.max_dynamic_shared >= 0) return static_cast<size_t>(attributes.max_dynamic_shared);
+  const size_t all = device.config.shared_per_block;
+  return all - std::min<size_t>(all, program.static_shared_bytes);
 }
 
 cudaError_t launch_kernel(const void* function, const LaunchShape& requested, void** arguments,
@@ -290,7 +294,8 @@ cudaError_t launch_kernel(const void* function, const LaunchShape& requested, vo
       shape.has_cluster = true;
     }
     std::string why;
-    error = check_limits(runtime.device(device_index), *kernel, *program, shape, why);
+    error = check_limits(runtime.device(device_index), kernel->attributes[device_index], *program,
+                         shape, why);
     if (error != cudaSuccess) {
       runtime.report("fusednorm emulator: launch of " + kernel->name + " refused: " + why);
       return result(error);

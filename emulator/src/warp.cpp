@@ -52,6 +52,7 @@ void Warp::exit_lanes(size_t index, uint32_t lanes) {
   for (int join : chain) joins[join].expected &= ~lanes;
   for (int join : chain)
     if (joins[join].arrived == joins[join].expected) arrive(join, 0);
+  if (alive == 0) block->count_loads(*this);
   block->cluster->lanes_exited(*this, lanes);
 }
 
@@ -136,7 +137,10 @@ void Warp::run_group(size_t index, uint64_t limit) {
   const uint32_t join_pc = groups[index].join >= 0 ? joins[groups[index].join].pc : kNone;
   const uint32_t lanes = static_cast<uint32_t>(__builtin_popcount(mask));
   uint64_t weighted = 0, raw = 0;
+  uint64_t clocked = 0;  // of `weighted`: already on the clock of the loads
   auto flush_counts = [&] {
+    loads.advance(weighted - clocked);
+    clocked = 0;
     count.warp_instructions += weighted;
     count.thread_instructions += weighted * lanes;
     count.raw_warp_instructions += raw;
@@ -163,6 +167,11 @@ void Warp::run_group(size_t index, uint64_t limit) {
     const Instruction& i = code[pc];
     current = &i;
     const uint32_t active = guarded(i, mask);
+    if (i.in_flight) {
+      loads.advance(weighted - clocked);
+      clocked = weighted;
+      loads.before(i);
+    }
     weighted += i.cost;
     ++raw;
     if (i.flow == Flow::Next) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "loads_in_flight.h"
 #include "order.h"
 #include "program.h"
 
@@ -45,6 +46,7 @@ struct PendingCopy {
   uint64_t global[32];
   uint32_t source_bytes[32];
   uint32_t group[32];
+  uint64_t ticket;  // of LoadsInFlight
   const Instruction* instruction;
 };
 
@@ -70,6 +72,7 @@ struct alignas(64) Warp {
   // One allocation, remembered from the last access.
   Allocation* recent = nullptr;
 
+  LoadsInFlight loads;
   std::vector<PendingCopy> copies;
   uint32_t copy_groups[32] = {};    // of cp.async, committed, a lane
   uint32_t bulk_groups[32] = {};    // of cp.async.bulk, likewise

@@ -3,6 +3,7 @@
 #include <cooperative_groups/memcpy_async.h>
 #include <cuda_pipeline.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "on_every_device.h"
@@ -143,6 +144,67 @@ TEST_P(Blocks, ClusterWithDistributedSharedMemory) {
   int clusters = 0;
   EXPECT_EQ(cudaOccupancyMaxActiveClusters(&clusters, neighbours_sum, &launch.config), cudaSuccess);
   EXPECT_GT(clusters, 0);
+}
+
+__global__ void note_block(int* out) {
+  if (threadIdx.x == 0) out[blockIdx.x] = 1;
+}
+
+// 1024 threads: two blocks a multiprocessor of 2048. GPCs of 16 and of 18 multiprocessors hold four
+// clusters of 8 each; 33 clusters would fit into 132 multiprocessors without borders.
+TEST(Clusters, WavesOfAGridFollowTheGpcs) {
+  FusednormEmulatorDevice device;
+  ASSERT_EQ(fusednorm_emulator_device_preset(9, 0, &device), 0);
+  ASSERT_EQ(fusednorm_emulator_set_devices(1, &device), 0);
+  auto resident = [](const ClusterLaunch& launch) {
+    int clusters = -1;
+    EXPECT_EQ(cudaOccupancyMaxActiveClusters(&clusters, note_block, &launch.config), cudaSuccess);
+    return clusters;
+  };
+  DeviceArray<int> out(33 * 8);
+  for (const auto& [clusters, waves] : {std::pair<int, uint32_t>{32, 1}, {33, 2}}) {
+    const ClusterLaunch launch(clusters * 8, 1024, 8);
+    EXPECT_EQ(resident(launch), 32);
+    fusednorm_emulator_reset_launches();
+    ASSERT_EQ(cudaLaunchKernelEx(&launch.config, note_block, out.get()), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
+    FusednormEmulatorLaunch counted{};
+    ASSERT_EQ(fusednorm_emulator_launch(0, &counted), 0);
+    EXPECT_EQ(counted.resident_blocks, 2u);
+    EXPECT_EQ(counted.resident_clusters, 32u);
+    EXPECT_EQ(counted.waves, waves) << clusters << " clusters";
+  }
+  // Another number of multiprocessors than the GPCs add up to: GPCs of 16 are assumed.
+  device.multiprocessors = 40;
+  ASSERT_EQ(fusednorm_emulator_set_devices(1, &device), 0);
+  EXPECT_EQ(resident(ClusterLaunch(8, 1024, 8)), 4 + 4 + 2);
+}
+
+TEST(Clusters, AGpcThatIsTooSmallRefuses) {
+  FusednormEmulatorDevice device;
+  ASSERT_EQ(fusednorm_emulator_device_preset(9, 0, &device), 0);
+  device.multiprocessors = 12;
+  std::fill(device.gpcs, device.gpcs + 16, 0);
+  device.gpcs[0] = device.gpcs[1] = device.gpcs[2] = 4;
+  device.threads_per_multiprocessor = 1024;
+  ASSERT_EQ(fusednorm_emulator_set_devices(1, &device), 0);
+  fusednorm_emulator_set_print_reports(0);
+  DeviceArray<int> out(8);
+  const ClusterLaunch fits(8, 1024, 4), too_large(8, 1024, 8);
+  int clusters = -1;
+  EXPECT_EQ(cudaOccupancyMaxActiveClusters(&clusters, note_block, &fits.config), cudaSuccess);
+  EXPECT_EQ(clusters, 3);
+  EXPECT_EQ(cudaLaunchKernelEx(&fits.config, note_block, out.get()), cudaSuccess);
+  EXPECT_EQ(cudaOccupancyMaxActiveClusters(&clusters, note_block, &too_large.config), cudaSuccess);
+  EXPECT_EQ(clusters, 0);
+  EXPECT_EQ(cudaLaunchKernelEx(&too_large.config, note_block, out.get()),
+            cudaErrorInvalidClusterSize);
+  const std::string report = fusednorm_emulator_last_report();
+  EXPECT_NE(report.find("no GPC of the device can hold a cluster of 8 blocks"), std::string::npos)
+      << report;
+  cudaGetLastError();
+  device.gpcs[0] = -1;
+  EXPECT_EQ(fusednorm_emulator_set_devices(1, &device), -1);
 }
 
 __global__ void staged_copy(const float4* x, float4* y, int tiles) {

@@ -1,4 +1,5 @@
-// A LayerNorm in three dtypes, and what the counters say of it and of bank conflicts.
+// A LayerNorm in three dtypes, and what the counters say of it, of bank conflicts and of
+// partially written sectors.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -147,6 +148,33 @@ TEST_P(Counters, SharedMemoryWavefronts) {
     EXPECT_EQ(launch.shared_wavefronts - 33, expected) << "stride " << stride;
     EXPECT_EQ(launch.shared_ideal_wavefronts - 33, 1u);
   }
+}
+
+template <class T>
+__global__ void store(T* out, int offset, int stride) {
+  out[offset + threadIdx.x * stride] = T(threadIdx.x);
+}
+
+TEST_P(Counters, PartiallyWrittenSectors) {
+  DeviceArray<float> out(1024);
+  auto check = [](auto* array, int threads, int offset, int stride, uint64_t sectors,
+                  uint64_t partial) {
+    fusednorm_emulator_reset_launches();
+    store<<<1, threads>>>(array, offset, stride);
+    FusednormEmulatorLaunch launch{};
+    ASSERT_EQ(fusednorm_emulator_launch(0, &launch), 0);
+    EXPECT_EQ(launch.global_store_sectors, sectors) << offset << " " << stride;
+    EXPECT_EQ(launch.partial_store_sectors, partial) << offset << " " << stride;
+  };
+  check(out.get(), 32, 0, 1, 4, 0);
+  check(out.get(), 32, 1, 1, 5, 2);
+  check(out.get(), 32, 8, 1, 4, 0);
+  check(out.get(), 32, 31, -1, 4, 0);  // backwards: the same sectors, filled
+  check(out.get(), 32, 0, 2, 8, 8);
+  check(out.get(), 32, 0, 16, 32, 32);
+  // 16-bit elements, a vector of 16 bytes a lane: two lanes a sector, 2 bytes each.
+  check(reinterpret_cast<unsigned short*>(out.get()), 32, 0, 8, 16, 16);
+  check(out.get(), 12, 0, 1, 2, 1);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // The runtime as a program sees it: symbols, printf, graphs, devices, limits, memory.
 #include <cuda_runtime.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "on_every_device.h"
 
@@ -145,6 +148,95 @@ TEST_P(RuntimeCalls, LaunchLimits) {
             cudaSuccess);
   cudaGetLastError();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << fusednorm_emulator_last_report();
+}
+
+// Two host threads in a fixed order, whatever the scheduler does: a step begins when those before
+// it are done.
+class Steps {
+ public:
+  template <class Body>
+  void run(int step, Body body) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return next_ == step; });
+    body();
+    ++next_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int next_ = 0;
+};
+
+cudaError_t allow_dynamic_shared(int bytes) {
+  return cudaFuncSetAttribute(bounded, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
+// One thread sets `first` bytes and launches with `large`; between the two, another sets `second`
+// and launches with `small`. Returns what the first thread's launch said.
+cudaError_t launch_around_another_thread(int first, int second, int large, int small) {
+  DeviceArray<int> x(64), y(64);
+  Steps steps;
+  cudaError_t error = cudaErrorUnknown;
+  std::thread one([&] {
+    steps.run(0, [&] { EXPECT_EQ(allow_dynamic_shared(first), cudaSuccess); });
+    steps.run(2, [&] {
+      bounded<<<1, 64, large>>>(x.get());
+      error = cudaGetLastError();
+    });
+  });
+  std::thread other([&] {
+    steps.run(1, [&] {
+      EXPECT_EQ(allow_dynamic_shared(second), cudaSuccess);
+      bounded<<<1, 64, small>>>(y.get());
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    });
+  });
+  one.join();
+  other.join();
+  return error;
+}
+
+TEST_P(RuntimeCalls, ThreadsThatSetTheirOwnSharedMemoryLowerEachOthersLimit) {
+  fusednorm_emulator_set_print_reports(0);
+  int most = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), cudaSuccess);
+  const int large = 60 << 10, small = 50 << 10;
+  EXPECT_EQ(launch_around_another_thread(large, small, large, small), cudaErrorInvalidValue);
+  const std::string report = fusednorm_emulator_last_report();
+  EXPECT_NE(report.find("61440 bytes of dynamic shared memory"), std::string::npos) << report;
+  EXPECT_NE(report.find("may use 51200 (what cudaFuncSetAttribute set last on this device"),
+            std::string::npos)
+      << report;
+  EXPECT_EQ(launch_around_another_thread(most, most, large, small), cudaSuccess);
+}
+
+TEST_P(RuntimeCalls, FunctionAttributesBelongToADevice) {
+  fusednorm_emulator_set_print_reports(0);
+  const int bytes = 60 << 10;
+  auto launch = [&] {
+    DeviceArray<int> x(64);
+    bounded<<<1, 64, bytes>>>(x.get());
+    return cudaGetLastError();
+  };
+  auto limit = [] {
+    cudaFuncAttributes attributes;
+    EXPECT_EQ(cudaFuncGetAttributes(&attributes, bounded), cudaSuccess);
+    return attributes.maxDynamicSharedSizeBytes;
+  };
+  ASSERT_EQ(allow_dynamic_shared(bytes), cudaSuccess);
+  EXPECT_EQ(launch(), cudaSuccess);
+  EXPECT_EQ(limit(), bytes);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(limit(), 48 << 10);
+  EXPECT_EQ(launch(), cudaErrorInvalidValue) << "set on device 0 only";
+  ASSERT_EQ(allow_dynamic_shared(bytes), cudaSuccess);
+  EXPECT_EQ(launch(), cudaSuccess);
+  ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
+  EXPECT_EQ(launch(), cudaErrorInvalidValue) << "a reset forgets what was set";
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(launch(), cudaSuccess) << "the reset was device 1's";
 }
 
 TEST_P(RuntimeCalls, ManyAllocations) {
