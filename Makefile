@@ -12,7 +12,8 @@ JOBS ?= $(shell nproc)
 # nvcc from the system, or from .venv where there is none.
 export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
-.PHONY: help demo test test-core test-sanitizers test-cuda test-gpu test-python format check-format clean
+.PHONY: help demo test test-core test-sanitizers test-cuda test-gpu test-python test-python-cuda emulated-package
+.PHONY: format check-format clean
 
 help:
 	@echo 'make demo   profile LayerNorm as it was in 2019, as torch has it now, and fused'
@@ -26,7 +27,7 @@ demo: $(STAMPS)/package
 	$(PYTHON) -m fusednorm report --profile demo/profile.json --output demo/report.html
 	echo 'Pictures are in demo/, the page is demo/report.html.'
 
-test: test-core test-cuda test-python
+test: test-core test-cuda test-python test-python-cuda
 	@echo 'All tests passed.'
 
 test-core: $(STAMPS)/system
@@ -41,8 +42,10 @@ test-sanitizers: $(STAMPS)/system
 	tools/build tsan
 	FUSEDNORM_TEST_SCALE=small ctest --preset tsan -j $(JOBS) -R 'concurrency|guarantees|problems'
 
+# The PyTorch operators among it: they link the kernels compiled here, so that these are compiled once.
+WITH_TORCH := -DFUSEDNORM_TORCH=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON)
 test-cuda: $(STAMPS)/nvcc
-	tools/build cuda
+	tools/build cuda $(WITH_TORCH)
 	ctest --preset cuda -j $(JOBS) -L 'cuda|emulator'
 
 # For the GPU's own architecture, machine code and PTX.
@@ -56,6 +59,15 @@ test-python: $(STAMPS)/package
 	$(PYTHON) -m ruff check python
 	$(PYTHON) -m mypy
 	$(PYTHON) -m pytest -q python/tests
+
+# The CUDA operators of the package, with PyTorch on the emulated device.
+test-python-cuda: emulated-package
+	tools/with-emulated-cuda $(PYTHON) -m pytest -q -m cuda python/tests
+
+emulated-package: $(STAMPS)/nvcc
+	tools/build cuda $(WITH_TORCH) fusednorm_torch fusednorm_emulator_driver
+	cmake --install build/cuda --component python --prefix build/cuda/python > /dev/null
+	cp -r python/fusednorm build/cuda/python/
 
 $(STAMPS)/system: tools/install-system-packages
 	tools/install-system-packages

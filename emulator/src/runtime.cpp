@@ -302,10 +302,6 @@ cudaError_t device_state() {
   return runtime.device(thread_device).sticky;
 }
 
-cudaError_t unsafe_call() {
-  return Runtime::get().capturing_globally > 0 ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
-}
-
 }  // namespace fusednorm::emulator
 
 using namespace fusednorm::emulator;

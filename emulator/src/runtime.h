@@ -16,6 +16,7 @@
 #include "launch.h"
 #include "memory.h"
 #include "program.h"
+#include "stream.h"
 
 namespace fusednorm::emulator {
 
@@ -67,30 +68,6 @@ struct HostVariable {
   size_t bytes = 0;
 };
 
-struct Node {
-  cudaGraphNodeType type;
-  std::function<cudaError_t()> run;
-};
-struct Graph {
-  std::vector<Node> nodes;
-};
-
-struct Stream {
-  int device = 0;
-  unsigned flags = 0;
-  int priority = 0;
-  Graph* capture = nullptr;
-  bool capture_origin = false;
-  bool capture_invalid = false;
-};
-
-struct Event {
-  bool recorded = false;
-  double milliseconds = 0;
-  int device = 0;
-  Graph* capture = nullptr;
-};
-
 // The last launch of a stream, which a programmatic dependent launch need not wait for.
 struct LastLaunch {
   uint64_t id = 0;
@@ -132,7 +109,7 @@ class Runtime {
   unsigned host_threads = 0;
   unsigned load_latency = FUSEDNORM_EMULATOR_LOAD_LATENCY;
   Checks checks;
-  int capturing_globally = 0;  // streams in a capture that forbids unsafe calls
+  std::vector<std::shared_ptr<Capture>> captures;  // under way
 
   Device& device(int index) { return *devices[static_cast<size_t>(index)]; }
   LoadedModule& load(RegisteredModule& module, int device);
@@ -151,8 +128,12 @@ void set_current_device(int device);
 cudaError_t result(cudaError_t error);
 // The sticky error of the current device, if any.
 cudaError_t device_state();
-// cudaErrorStreamCaptureUnsupported while a capture forbids this call.
+// cudaErrorStreamCaptureUnsupported if a capture forbids this call to this thread; the capture is
+// lost then.
 cudaError_t unsafe_call();
+// cudaErrorStreamCaptureImplicit if the default stream would wait for a stream that is being
+// captured; the capture is lost then.
+cudaError_t implicit_dependency(cudaStream_t default_stream);
 Stream* find_stream(cudaStream_t stream, cudaError_t& error);
 // Runs the action now, or records it if the stream is being captured.
 cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type,

@@ -1,5 +1,5 @@
-// Streams, events and graphs. Work runs when it is submitted, or is recorded while the stream is
-// being captured.
+// Streams and events. Work runs when it is submitted, or is recorded while the stream is being
+// captured.
 #include <chrono>
 
 #include "runtime.h"
@@ -38,17 +38,38 @@ Event* find_event(cudaEvent_t event) {
   return runtime.events.count(found) ? found : nullptr;
 }
 
+// A stream that waits for an event of a capture takes part in it.
+cudaError_t wait_in_capture(Stream* stream, const Event& event) {
+  std::lock_guard<std::mutex> lock(Runtime::get().mutex);
+  if (!event.capture) {
+    if (!stream || !stream->capture || !event.recorded) return device_state();
+    stream->capture->invalid = true;
+    return cudaErrorStreamCaptureIsolation;
+  }
+  if (!stream) {
+    event.capture->invalid = true;
+    return cudaErrorStreamCaptureImplicit;
+  }
+  if (stream->capture && stream->capture != event.capture) {
+    stream->capture->invalid = event.capture->invalid = true;
+    return cudaErrorStreamCaptureMerge;
+  }
+  stream->capture = event.capture;
+  join(stream->last, event.last);
+  return device_state();
+}
+
 // A wait for a stream that is being captured breaks the capture.
 cudaError_t wait_for(cudaStream_t handle) {
   cudaError_t error = cudaSuccess;
   Stream* stream = find_stream(handle, error);
   if (error != cudaSuccess) return error;
   if (stream && stream->capture) {
-    stream->capture_invalid = true;
+    stream->capture->invalid = true;
     return cudaErrorStreamCaptureUnsupported;
   }
   if (!stream)
-    if (const cudaError_t unsafe = unsafe_call()) return unsafe;
+    if (const cudaError_t unsafe = implicit_dependency(handle)) return unsafe;
   return device_state();
 }
 
@@ -71,8 +92,8 @@ cudaError_t submit(cudaStream_t handle, cudaGraphNodeType type,
   Stream* stream = find_stream(handle, error);
   if (error != cudaSuccess) return error;
   if (!stream || !stream->capture) {
-    if (!stream && Runtime::get().capturing_globally > 0 && handle != cudaStreamPerThread)
-      return cudaErrorStreamCaptureImplicit;
+    if (!stream)
+      if (const cudaError_t implicit = implicit_dependency(handle)) return implicit;
     // A launch waits for a copy before it, whatever its attributes.
     if (type != cudaGraphNodeTypeKernel) {
       std::lock_guard<std::mutex> lock(Runtime::get().mutex);
@@ -80,7 +101,11 @@ cudaError_t submit(cudaStream_t handle, cudaGraphNodeType type,
     }
     return action();
   }
-  stream->capture->nodes.push_back({type, std::move(action)});
+  std::lock_guard<std::mutex> lock(Runtime::get().mutex);
+  if (stream->capture->invalid) return cudaErrorStreamCaptureInvalidated;
+  auto node = std::make_shared<Node>(Node{type, std::move(action), stream->last});
+  stream->last = {node.get()};
+  stream->capture->graph->nodes.push_back(std::move(node));
   return cudaSuccess;
 }
 
@@ -181,18 +206,33 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
   cudaError_t error = cudaSuccess;
   const Stream* stream = find_stream(stream_handle, error);
   if (!event || error != cudaSuccess) return result(cudaErrorInvalidResourceHandle);
+  if (!stream)
+    if (const cudaError_t implicit = implicit_dependency(stream_handle)) return result(implicit);
   event->capture = stream ? stream->capture : nullptr;
+  event->last = stream ? stream->last : std::vector<Node*>();
   event->recorded = true;
   event->milliseconds = now_milliseconds();
   return result(device_state());
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-  return cudaEventRecord(event, stream);
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (!(flags & cudaEventRecordExternal)) return cudaEventRecord(event, stream);
+  // A node of the graph: recorded at each replay, for others to wait for.
+  return result(submit(stream, cudaGraphNodeTypeEventRecord, [=] {
+    Event* const found = find_event(event);
+    if (!found) return cudaErrorInvalidResourceHandle;
+    found->recorded = true;
+    found->milliseconds = now_milliseconds();
+    return cudaSuccess;
+  }));
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   const Event* event = find_event(handle);
   if (!event) return result(cudaErrorInvalidResourceHandle);
-  if (event->capture) return result(cudaErrorCapturedEvent);
+  if (event->capture) {
+    event->capture->invalid = true;
+    return result(cudaErrorCapturedEvent);
+  }
+  if (const cudaError_t unsafe = unsafe_call()) return result(unsafe);
   return result(device_state());
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
@@ -205,121 +245,13 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   *milliseconds = static_cast<float>(last->milliseconds - first->milliseconds);
   return result(device_state());
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, unsigned flags) {
   const Event* event = find_event(handle);
   cudaError_t error = cudaSuccess;
   Stream* stream = find_stream(stream_handle, error);
   if (!event || error != cudaSuccess) return result(cudaErrorInvalidResourceHandle);
-  if (event->capture && stream && !stream->capture)
-    stream->capture = event->capture;  // the stream joins the capture
-  return result(device_state());
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
-  cudaError_t error = cudaSuccess;
-  Stream* stream = find_stream(handle, error);
-  if (error != cudaSuccess) return result(error);
-  if (!stream) return result(cudaErrorStreamCaptureUnsupported);
-  if (stream->capture) return result(cudaErrorIllegalState);
-  stream->capture = new Graph();
-  stream->capture_origin = true;
-  stream->capture_invalid = false;
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  runtime.capturing_globally += mode != cudaStreamCaptureModeRelaxed;
-  stream->flags |= mode != cudaStreamCaptureModeRelaxed ? 0x100u : 0u;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* out) {
-  cudaError_t error = cudaSuccess;
-  Stream* stream = find_stream(handle, error);
-  if (error != cudaSuccess || !stream || !stream->capture || !stream->capture_origin)
-    return result(cudaErrorIllegalState);
-  Runtime& runtime = Runtime::get();
-  std::lock_guard<std::mutex> lock(runtime.mutex);
-  Graph* graph = stream->capture;
-  const bool invalid = stream->capture_invalid;
-  for (Stream* other : runtime.streams)
-    if (other->capture == graph) other->capture = nullptr;
-  for (Event* event : runtime.events)
-    if (event->capture == graph) event->capture = nullptr;
-  stream->capture_origin = false;
-  if (stream->flags & 0x100u) --runtime.capturing_globally;
-  stream->flags &= ~0x100u;
-  if (invalid) {
-    delete graph;
-    if (out) *out = nullptr;
-    return result(cudaErrorStreamCaptureInvalidated);
-  }
-  *out = reinterpret_cast<cudaGraph_t>(graph);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  cudaError_t error = cudaSuccess;
-  const Stream* stream = find_stream(handle, error);
-  *status = !stream || !stream->capture ? cudaStreamCaptureStatusNone
-            : stream->capture_invalid   ? cudaStreamCaptureStatusInvalidated
-                                        : cudaStreamCaptureStatusActive;
-  return result(error);
-}
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** dependencies,
-                                     const cudaGraphEdgeData** edges, size_t* count) {
-  cudaError_t error = cudaStreamIsCapturing(handle, status);
-  const Stream* stream = find_stream(handle, error);
-  if (id) *id = stream ? reinterpret_cast<unsigned long long>(stream->capture) : 0;
-  if (graph) *graph = stream ? reinterpret_cast<cudaGraph_t>(stream->capture) : nullptr;
-  if (dependencies) *dependencies = nullptr;
-  if (edges) *edges = nullptr;
-  if (count) *count = 0;
-  return result(error);
-}
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  *mode = cudaStreamCaptureModeGlobal;
-  return cudaSuccess;
-}
-
-// A graph keeps its nodes in the order of capture, which respects every dependency.
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
-  if (!out || !graph) return result(cudaErrorInvalidValue);
-  *out = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* out, cudaGraph_t graph,
-                                          unsigned long long flags) {
-  return cudaGraphInstantiate(out, graph, flags);
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  if (const cudaError_t error = device_state()) return result(error);
-  const Graph graph = *reinterpret_cast<Graph*>(exec);
-  return result(submit(stream, cudaGraphNodeTypeGraph, [graph] {
-    for (const Node& node : graph.nodes)
-      if (const cudaError_t error = node.run()) return error;
-    return cudaSuccess;
-  }));
-}
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  delete reinterpret_cast<Graph*>(exec);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete reinterpret_cast<Graph*>(graph);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  Graph& all = *reinterpret_cast<Graph*>(graph);
-  if (nodes)
-    for (size_t k = 0; k < *count && k < all.nodes.size(); ++k)
-      nodes[k] = reinterpret_cast<cudaGraphNode_t>(&all.nodes[k]);
-  *count = all.nodes.size();
-  return cudaSuccess;
-}
-cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
-  *type = reinterpret_cast<Node*>(node)->type;
-  return cudaSuccess;
+  if (stream && stream->capture && (flags & cudaEventWaitExternal))
+    return result(submit(stream_handle, cudaGraphNodeTypeWaitEvent, device_state));
+  return result(wait_in_capture(stream, *event));
 }
 }

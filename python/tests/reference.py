@@ -10,8 +10,10 @@ for f64 inputs) and round once, at the store. So an element differs from the for
 and the sums, in fixed segments merged in a tree, have errors that grow with log2(n) at random signs
 and are bounded by the segment's length over its lanes; 64 covers rows of up to 64k elements.
 `scale` is the size of the terms that were added: for y |h w| + |x| rstd |w| + |b| (x - mean
-cancels), for dx rstd (|g| + <|g|> + |h| <|g h|>), for dweight sum |dy h|, for dbias sum |dy|; what
-h lost to the cancellation in x - mean counts in each.
+cancels; where x and the mean are both near zero, the mean still has the error of its own sum, of
+terms as large as <|x|>: MEAN_STEPS roundings, since those of a tree grow with sqrt(log2 n)), for dx
+rstd (|g| + <|g|> + |h| <|g h|>), for dweight sum |dy h|, for dbias sum |dy|; what h lost to the
+cancellation in x - mean counts in each.
 """
 
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor
 
 STEPS = 64
+MEAN_STEPS = 4
 
 
 @dataclass
@@ -30,7 +33,7 @@ class Expected:
     def check(self, actual: Tensor, name: str) -> None:
         assert actual.shape == self.value.shape, f"{name}: {actual.shape} != {self.value.shape}"
         compute = torch.float64 if actual.dtype == torch.float64 else torch.float32
-        value = actual.detach().double().cpu()
+        value = actual.detach().cpu().double()
         bound = torch.finfo(actual.dtype).eps / 2 * self.value.abs()
         bound = bound + STEPS * torch.finfo(compute).eps * self.scale
         bound = bound + torch.finfo(actual.dtype).tiny  # results below the normal range
@@ -40,7 +43,7 @@ class Expected:
 
 
 def _double(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach().double().cpu()
+    return None if tensor is None else tensor.detach().cpu().double()
 
 
 def forward(
@@ -50,7 +53,9 @@ def forward(
     w, b = _double(weight), _double(bias)
     value = h if w is None else h * w
     scale = value.abs()
-    cancelled = x.detach().double().cpu().abs() * rstd
+    size = x.detach().cpu().double().abs()
+    in_mean = size.mean(tuple(range(-inner, 0)), keepdim=True) * (MEAN_STEPS / STEPS)
+    cancelled = (size + in_mean) * rstd
     scale = scale + (cancelled if w is None else cancelled * w.abs())
     if b is not None:
         value, scale = value + b, scale + b.abs()
@@ -58,7 +63,7 @@ def forward(
 
 
 def normalized(x: Tensor, inner: int, eps: float) -> tuple[Tensor, Tensor]:
-    x = x.detach().double().cpu()
+    x = x.detach().cpu().double()
     dims = tuple(range(-inner, 0))
     centred = x - x.mean(dims, keepdim=True)
     rstd = (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
@@ -69,7 +74,7 @@ def backward(
     dy: Tensor, x: Tensor, inner: int, weight: Tensor | None, eps: float
 ) -> tuple[Expected, Expected, Expected]:
     h, rstd = normalized(x, inner, eps)
-    dy = dy.detach().double().cpu()
+    dy = dy.detach().cpu().double()
     w = _double(weight)
     g = dy if w is None else dy * w
     dims = tuple(range(-inner, 0))
@@ -79,7 +84,7 @@ def backward(
 
     dx = rstd * (g - mean(g) - h * mean(g * h))
     scale = rstd * (g.abs() + mean(g.abs()) + h.abs() * mean((g * h).abs()))
-    x_scale = (x.detach().double().cpu().abs() * rstd).clamp(min=1)
+    x_scale = (x.detach().cpu().double().abs() * rstd).clamp(min=1)
     rows = tuple(range(x.dim() - inner))
 
     def total(t: Tensor) -> Tensor:

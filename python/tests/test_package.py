@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import cuda_device
 import fusednorm
 
 MODULES = ["", ".functional", ".module", ".conversion", ".apex", ".distributed", "._load"]
@@ -21,6 +22,13 @@ MODULES = ["", ".functional", ".module", ".conversion", ".apex", ".distributed",
 def test_docstring_examples(name):
     module = importlib.import_module(f"fusednorm{name}")
     result = doctest.testmod(module, extraglobs={"torch": torch}, optionflags=doctest.ELLIPSIS)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_a_torch_for_another_cuda_is_refused_in_a_sentence():
+    """By the emulated device, which stands in for one version of the runtime."""
+    result = doctest.testmod(cuda_device)
     assert result.attempted > 0
     assert result.failed == 0
 
