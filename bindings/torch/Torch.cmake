@@ -25,6 +25,18 @@ if(FUSEDNORM_TORCH_VERSION VERSION_LESS 2.15)
     "fusednorm: found torch ${FUSEDNORM_TORCH_VERSION}; the operators need 2.15 or newer.")
 endif()
 
+# PyTorch hands out CUDA structures (cudaDeviceProp) whose layout differs between majors.
+if(FUSEDNORM_CUDA AND CMAKE_CUDA_COMPILER_VERSION AND NOT FUSEDNORM_TORCH_CUDA STREQUAL "None")
+  string(REGEX MATCH "^[0-9]+" torch_major "${FUSEDNORM_TORCH_CUDA}")
+  string(REGEX MATCH "^[0-9]+" nvcc_major "${CMAKE_CUDA_COMPILER_VERSION}")
+  if(NOT torch_major EQUAL nvcc_major)
+    message(FATAL_ERROR
+      "fusednorm: torch ${FUSEDNORM_TORCH_VERSION} was built with CUDA ${FUSEDNORM_TORCH_CUDA}, but nvcc is "
+      "${CMAKE_CUDA_COMPILER_VERSION}. Put an nvcc of CUDA ${torch_major} on PATH, or build without CUDA: "
+      "FUSEDNORM_CUDA=OFF pip install --no-build-isolation .")
+  endif()
+endif()
+
 add_library(fusednorm_libtorch INTERFACE)
 target_include_directories(fusednorm_libtorch SYSTEM INTERFACE
   ${FUSEDNORM_TORCH_DIRECTORY}/include

@@ -19,10 +19,7 @@ fusednorm::cuda::Device describe(c10::DeviceIndex ordinal) {
   device.ordinal = ordinal;
   device.compute_capability = properties->major * 10 + properties->minor;
   device.multiprocessors = properties->multiProcessorCount;
-  device.max_threads_per_multiprocessor = properties->maxThreadsPerMultiProcessor;
   device.shared_bytes_per_block = static_cast<int64_t>(properties->sharedMemPerBlockOptin);
-  device.shared_bytes_per_multiprocessor =
-      static_cast<int64_t>(properties->sharedMemPerMultiprocessor);
   device.l2_bytes = properties->l2CacheSize;
   return device;
 }
@@ -36,7 +33,14 @@ struct Cuda {
   template <typename Problem, typename Buffers>
   static void run(const Problem& problem, const Buffers& buffers, const Tensor& like) {
     const c10::cuda::CUDAGuard guard(like.device());
-    const auto plan = fusednorm::cuda::plan(problem, describe(like.get_device()));
+    auto plan = fusednorm::cuda::plan(problem, describe(like.get_device()));
+    // Whether the code that was loaded has kernels with clusters is asked of the runtime, which
+    // takes a microsecond, only where a plan wants one.
+    if (plan.ok() && plan->launch.kernel == fusednorm::cuda::Kernel::cluster) {
+      const auto queried = fusednorm::cuda::query(like.get_device());
+      TORCH_CHECK(queried.ok(), "layer_norm: ", queried.status().message());
+      plan = fusednorm::cuda::plan(problem, *queried);
+    }
     TORCH_CHECK(plan.ok(), "layer_norm: ", plan.status().message());
     c10::DataPtr workspace;
     if (plan->workspace_bytes > 0) {

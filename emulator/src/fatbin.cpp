@@ -76,7 +76,7 @@ Fatbin read_fatbin(const void* wrapper) {
   return out;
 }
 
-const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, std::string& why) {
+const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, int newest, std::string& why) {
   if (!fatbin.error.empty()) {
     why = fatbin.error + "; " + kCompileAdvice;
     return nullptr;
@@ -93,7 +93,7 @@ const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, std::string&
       continue;
     }
     int target = 0;
-    if (runs_on(entry.text, capability, target) && target >= best_target) {
+    if (runs_on(entry.text, capability, target) && target >= best_target && target <= newest) {
       best = &entry;
       best_target = target;
     }

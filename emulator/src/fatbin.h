@@ -26,7 +26,8 @@ struct Fatbin {
 Fatbin read_fatbin(const void* wrapper);
 
 // The PTX that a device of this compute capability (major * 10 + minor) would run: the highest not
-// above it, .target sm_XYa and sm_XYf honoured. nullptr: `why` says what to compile with.
-const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, std::string& why);
+// above it nor above `newest`, .target sm_XYa and sm_XYf honoured. nullptr: `why` says what to
+// compile with.
+const FatbinEntry* choose_ptx(const Fatbin& fatbin, int capability, int newest, std::string& why);
 
 }  // namespace fusednorm::emulator

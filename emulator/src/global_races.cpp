@@ -120,9 +120,16 @@ struct Check {
     if (line.launch != launch) {
       line.launch = launch;
       line.more = 0;
+      line.written = line.readers = 0;
       line.first = LineAccess();
     }
     const bool records = writes || !strong;  // a polling load takes part in no race
+    // Parameters: every block reads them, and nobody writes.
+    if (!writes && !line.written && line.readers >= kMostReaders) return;
+    if (writes) {
+      line.written = 1;
+      line.readers = 0;
+    }
     if (line.more == 0 && (line.first.who == 0 || same(line.first))) {
       if (records) remember(line.first, mask);
       return;
@@ -137,28 +144,17 @@ struct Check {
       more.erase(std::remove_if(more.begin(), more.end(),
                                 [](const LineAccess& access) { return access.empty(); }),
                  more.end());
-      forget_readers(more);
       for (LineAccess& other : more)
         if (same(other)) own = &other;
     }
     if (!records) return;
-    if (!own) own = &allocation.shadow->more(line).emplace_back();
-    if (own->empty()) *own = LineAccess();
-    remember(*own, mask);
-  }
-
-  // Parameters are read by every block: of those that only read, the oldest go.
-  static void forget_readers(std::vector<LineAccess>& more) {
-    size_t readers = 0;
-    for (const LineAccess& access : more) readers += access.only_read();
-    for (auto it = more.begin(); readers > kMostReaders && it != more.end();) {
-      if (it->only_read()) {
-        it = more.erase(it);
-        --readers;
-      } else {
-        ++it;
-      }
+    if (!own) {
+      if (!writes && line.readers >= kMostReaders) return;
+      own = &allocation.shadow->more(line).emplace_back();
     }
+    if (own->empty()) *own = LineAccess();
+    if (!writes && !same(*own)) ++line.readers;
+    remember(*own, mask);
   }
 };
 

@@ -1,7 +1,7 @@
 // Races in global memory between warps of one launch, of one block or of several; order.h says what
 // orders accesses. Two accesses of different warps to the same bytes, one of them a write, not both
 // strong, are a race unless the later warp knows of the earlier access. Lanes of one warp are not
-// told apart. Of the reads that stand beside each other in a line of 128 bytes, the last
+// told apart. Of the reads of a line of 128 bytes that stand beside each other, the first
 // kMostReaders are remembered.
 //
 // Programmatic dependent launch: before griddepcontrol.wait, what an unfinished earlier launch of

@@ -21,15 +21,16 @@ struct LineAccess {
   uint64_t written[2] = {}, read[2] = {};
   uint32_t tick = 0;
   bool empty() const { return !(written[0] | written[1] | read[0] | read[1]); }
-  bool only_read() const { return !(written[0] | written[1]); }
 };
 
 // Nearly every line is touched by one warp alone, or only read: one record does. All zeros is a
 // valid line that nobody has touched, so that pages never looked at cost nothing.
 struct alignas(64) GlobalLine {
   std::atomic<uint32_t> busy;
-  uint32_t launch;  // that the records are of; others are stale
-  uint32_t more;    // place in the launch's list of further records, from 1
+  uint32_t launch;   // that the records are of; others are stale
+  uint32_t more;     // place in the launch's list of further records, from 1
+  uint16_t written;  // whether anybody has
+  uint16_t readers;  // records of reads since the last write
   LineAccess first;
 };
 

@@ -177,6 +177,7 @@ Runtime::Runtime() {
   host_threads = static_cast<unsigned>(environment_number("THREADS", 0));
   load_latency = static_cast<unsigned>(environment_number("LOAD_LATENCY", load_latency));
   print_counters = environment_number("COUNTERS", 0) != 0;
+  newest_ptx = static_cast<int>(environment_number("NEWEST_PTX", 999));
   checks = checks_from_environment();
 }
 
@@ -205,7 +206,7 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
   slot = std::make_unique<LoadedModule>();
   LoadedModule& loaded = *slot;
   const FatbinEntry* entry =
-      choose_ptx(registered.fatbin, device(device_index).capability(), loaded.why);
+      choose_ptx(registered.fatbin, device(device_index).capability(), newest_ptx, loaded.why);
   if (!entry) {
     loaded.error = cudaErrorNoKernelImageForDevice;
     report("fusednorm emulator: " + loaded.why);

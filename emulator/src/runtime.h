@@ -107,6 +107,7 @@ class Runtime {
   uint64_t seed = 0;
   uint64_t next_launch = 1;
   unsigned host_threads = 0;
+  int newest_ptx = 999;  // PTX for later architectures is passed over
   unsigned load_latency = FUSEDNORM_EMULATOR_LOAD_LATENCY;
   Checks checks;
   std::vector<std::shared_ptr<Capture>> captures;  // under way

@@ -9,6 +9,7 @@
 #include "cuda_backend.h"
 #include "emulation.h"
 #include "guarantees.h"
+#include "kernels.h"
 #include "mentions.h"
 
 namespace fusednorm::testing {
@@ -160,6 +161,52 @@ TEST(CudaStreams, TwoStreamsAndOnePlanSharedByThreads) {
     });
   }
   for (auto& thread : threads) thread.join();
+}
+
+/// The limit of dynamic shared memory belongs to a kernel on a device. Set to each launch's own
+/// size, a thread with narrow rows would lower it between another's attribute and launch.
+TEST(CudaStreams, TheSharedMemoryLimitOfAKernelDoesNotDependOnWhoSetItLast) {
+  BackwardProblem problem;
+  problem.cols = 1000;
+  problem.source = Source::y;  // gamma and beta wait in shared memory
+  problem.has_beta = true;
+  const auto limit_after = [&](std::int64_t rows_per_multiprocessor) {
+    problem.rows = rows_per_multiprocessor * device().multiprocessors;
+    const auto plan = cuda::plan(problem, device());
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    const std::size_t n = static_cast<std::size_t>(problem.rows * problem.cols);
+    std::vector<void*> arrays(8);
+    for (void*& array : arrays) {
+      EXPECT_EQ(cudaMalloc(&array, n * sizeof(float)), cudaSuccess);
+      EXPECT_EQ(cudaMemset(array, 0, n * sizeof(float)), cudaSuccess);
+    }
+    void* workspace = nullptr;
+    EXPECT_EQ(cudaMalloc(&workspace, plan->workspace_bytes), cudaSuccess);
+    BackwardBuffers buffers;
+    buffers.dy = arrays[0];
+    buffers.y = arrays[1];
+    buffers.gamma = arrays[2];
+    buffers.beta = arrays[3];
+    buffers.rstd = arrays[4];
+    buffers.dx = arrays[5];
+    buffers.dgamma = arrays[6];
+    buffers.dbeta = arrays[7];
+    const Status status = cuda::run(*plan, buffers, {workspace, plan->workspace_bytes}, nullptr);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (void* array : arrays) (void)cudaFree(array);
+    (void)cudaFree(workspace);
+    EXPECT_GT(plan->launch.shared_bytes, std::size_t{44} << 10) << "this launch asks for no limit";
+    cudaFuncAttributes attributes{};
+    const auto kernels = cuda::backward_finder(DType::f32, DType::f32, true);
+    EXPECT_EQ(cudaFuncGetAttributes(&attributes,
+                                    kernels.wide({plan->launch.vectors_per_thread, false, false})),
+              cudaSuccess);
+    return attributes.maxDynamicSharedSizeBytes;
+  };
+  const int of_many_rows = limit_after(16);  // eight rows a block where shared memory allows
+  const int of_few_rows = limit_after(5);
+  EXPECT_EQ(of_few_rows, of_many_rows);
 }
 
 TEST(CudaGraphs, ARunCanBeCapturedAndReplayed) {
