@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fusednorm.measure.palette import LOOKS, PARTS, check_matplotlib, figure, plain, save
-from fusednorm.measure.problem import grid_shapes
 from fusednorm.measure.race import Row
+from fusednorm.measure.shapes import grid_shapes
 from fusednorm.measure.text import duration, times
 
 __all__ = ["check_matplotlib", "draw_bench", "draw_profile"]

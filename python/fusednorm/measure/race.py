@@ -9,7 +9,7 @@ from torch.nn import Parameter
 
 from fusednorm.measure import buffers, correct, cuda, roof, traffic
 from fusednorm.measure.contestants import Contestant, Norm
-from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory, minimal_bytes
+from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory
 from fusednorm.measure.timing import (
     Action,
     Clock,
@@ -154,12 +154,13 @@ class Race:
         self, name: str, which: str, kind: str, method: str, samples: dict[str, Samples]
     ) -> Row:
         case, entry, mine = self.case, self.entries[name], samples[name]
-        needed = minimal_bytes(case, which)
+        needed = case.minimal_bytes(which)
         # The same definition as fusednorm-bench: best over best, of minimal bytes and of a copy.
         copy = min(s.best for n, s in samples.items() if n.startswith(roof.PREFIX))
         copy_rate = 2 * case.matrix_bytes / copy
         moved = entry.moved.get(which)
         return {
+            "problem": " + ".join(map(str, case.problems(which))),
             "op": "layer_norm",
             "contestant": name,
             "pass": which,
