@@ -83,7 +83,7 @@ $(STAMPS)/nvcc: $(STAMPS)/venv tools/install-nvcc
 	touch $@
 
 # The package is installed again when any source of it changed.
-$(STAMPS)/package: $(STAMPS)/venv pyproject.toml $(shell git ls-files include src bindings python/fusednorm cmake CMakeLists.txt bench/shapes.csv)
+$(STAMPS)/package: $(STAMPS)/venv pyproject.toml $(shell git ls-files include src bindings python/fusednorm cmake CMakeLists.txt problems/shapes.csv)
 	FUSEDNORM_CUDA=$${FUSEDNORM_CUDA:-AUTO} $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
 	touch $@
 

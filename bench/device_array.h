@@ -1,13 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays in device memory, any number of elements off their alignment.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "fusednorm/problem.h"
+#include "problems/problem.h"
 
 namespace fusednorm::bench {
 
@@ -28,6 +30,8 @@ class DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
   ~DeviceArray() { (void)cudaFree(memory_); }
   std::byte* data() const { return static_cast<std::byte*>(memory_) + lead_; }
+  /// Null for an array that the problem does not have.
+  std::byte* data_if(bool exists) const { return exists ? data() : nullptr; }
   std::size_t bytes() const { return bytes_; }
   bool exists() const { return memory_ != nullptr; }
 
@@ -37,42 +41,60 @@ class DeviceArray {
   void* memory_ = nullptr;
 };
 
-/// The arrays of one pass; those of the other are empty.
+/// The arrays of a problem; those that it does not have are empty. The order is part of the
+/// recorded costs: it decides the addresses, and these which loads the emulated L1 still holds.
 struct DeviceArrays {
-  DeviceArray x, y, gamma, beta, mean, rstd, dx, dgamma, dbeta;
+  DeviceArray in;  ///< x or, in a backward pass from y, y
+  DeviceArray y;   ///< y; in a backward pass dy
+  DeviceArray gamma, beta, mean, rstd, dx, dgamma, dbeta;
 
-  DeviceArrays(bool backward, std::int64_t rows, std::int64_t cols, std::int64_t stride,
-               DType dtype, DType param_dtype, std::int64_t offset)
-      : x(rows * stride, dtype, offset),
-        y(rows * stride, dtype, offset),
-        gamma(cols, param_dtype, offset),
-        beta(backward ? 0 : cols, param_dtype, offset),
-        mean(rows, compute_dtype(dtype), offset),
-        rstd(rows, compute_dtype(dtype), offset),
-        dx(backward ? rows * stride : 0, dtype, offset),
-        dgamma(backward ? cols : 0, param_dtype, offset),
-        dbeta(backward ? cols : 0, param_dtype, offset) {}
+  explicit DeviceArrays(const problems::Problem& p)
+      : in(elements(p, p.is_forward() ? 0 : 1), p.from_y() ? p.y_dtype : p.x_dtype,
+           p.offset[p.is_forward() ? 0 : 1]),
+        y(elements(p, p.is_forward() ? 1 : 0), p.y_dtype, p.offset[p.is_forward() ? 1 : 0]),
+        gamma(p.cols, p.param_dtype, p.offset[0]),
+        beta(p.is_forward() || p.from_y() ? p.cols : 0, p.param_dtype, p.offset[0]),
+        mean(p.rows, compute_dtype(p.x_dtype), p.offset[0]),
+        rstd(p.rows, compute_dtype(p.x_dtype), p.offset[0]),
+        dx(p.is_forward() ? 0 : elements(p, 2), p.x_dtype, p.offset[2]),
+        dgamma(p.is_forward() ? 0 : p.cols, p.param_dtype, p.offset[0]),
+        dbeta(p.is_forward() ? 0 : p.cols, p.param_dtype, p.offset[0]) {}
 
   bool exist() const {
-    for (const DeviceArray* array : {&x, &y, &gamma, &beta, &mean, &rstd, &dx, &dgamma, &dbeta})
+    for (const DeviceArray* array : {&in, &y, &gamma, &beta, &mean, &rstd, &dx, &dgamma, &dbeta})
       if (!array->exists()) return false;
     return true;
   }
-  ForwardBuffers forward() const {
-    return {x.data(), gamma.data(), beta.data(), y.data(), mean.data(), rstd.data()};
+  /// What the pass writes.
+  const DeviceArray& out(const problems::Problem& p) const { return p.is_forward() ? y : dx; }
+  ForwardBuffers forward(const problems::Problem& p) const {
+    ForwardBuffers buffers;
+    buffers.x = in.data();
+    buffers.gamma = gamma.data_if(p.gamma != problems::Gamma::none);
+    buffers.beta = beta.data_if(p.beta != problems::Beta::none);
+    buffers.y = y.data();
+    buffers.mean = mean.data_if(p.out[0]);
+    buffers.rstd = rstd.data_if(p.out[1]);
+    return buffers;
   }
-  /// With dy in y.
-  BackwardBuffers backward() const {
+  BackwardBuffers backward(const problems::Problem& p) const {
     BackwardBuffers buffers;
     buffers.dy = y.data();
-    buffers.x = x.data();
-    buffers.gamma = gamma.data();
-    buffers.mean = mean.data();
+    buffers.x = in.data_if(!p.from_y());
+    buffers.y = in.data_if(p.from_y());
+    buffers.gamma = gamma.data_if(p.gamma != problems::Gamma::none);
+    buffers.beta = beta.data_if(p.beta != problems::Beta::none && p.from_y());
+    buffers.mean = mean.data_if(!p.from_y());
     buffers.rstd = rstd.data();
-    buffers.dx = dx.data();
-    buffers.dgamma = dgamma.data();
-    buffers.dbeta = dbeta.data();
+    buffers.dx = dx.data_if(p.out[0]);
+    buffers.dgamma = dgamma.data_if(p.out[1]);
+    buffers.dbeta = dbeta.data_if(p.out[2]);
     return buffers;
+  }
+
+ private:
+  static std::int64_t elements(const problems::Problem& p, std::size_t index) {
+    return p.rows * std::max(p.stride[index], p.cols);
   }
 };
 

@@ -1,30 +1,11 @@
-// fusednorm-bench: measures LayerNorm over a list of shapes.
+// SPDX-License-Identifier: Apache-2.0
+// fusednorm-bench: measures problems, by default over the list of shapes.
 #include <cstdio>
 
 #include "report.h"
 
 using namespace fusednorm;
 using namespace fusednorm::bench;
-
-namespace {
-
-std::vector<Case> cases_of(const Options& options) {
-  std::vector<Case> cases;
-  for (const DType dtype : options.dtypes) {
-    DType param = dtype;
-    for (const DType candidate : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-      if (options.param_dtype == fusednorm::name_of(candidate)) param = candidate;
-    }
-    for (const Pass pass : options.passes) {
-      for (const Shape& shape : options.shapes) {
-        cases.push_back({pass, dtype, param, shape, options.offset, options.row_stride});
-      }
-    }
-  }
-  return cases;
-}
-
-}  // namespace
 
 int main(int count, char** arguments) {
   Options options;
@@ -44,19 +25,18 @@ int main(int count, char** arguments) {
     return 2;
   }
 #endif
-  const std::vector<Case> cases = cases_of(options);
-  const Progress progress(cases.size());
+  const Progress progress(options.problems.size());
   std::vector<Row> rows;
   bool failed = false;
   print_header();
-  for (const Case& which : cases) {
-    progress.show(rows.size(), which);
+  for (const problems::Problem& problem : options.problems) {
+    progress.show(rows.size(), problem);
 #ifdef FUSEDNORM_BENCH_CUDA
     const auto measure = options.device == "cuda" ? measure_cuda : measure_cpu;
 #else
     const auto measure = measure_cpu;
 #endif
-    rows.push_back({which, measure(which, options)});
+    rows.push_back({problem, measure(problem, options)});
     failed = failed || !rows.back().measurement.error.empty();
     progress.clear();
     print_row(rows.back());

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures the CPU backend against copies on the same threads.
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -6,11 +9,16 @@
 #include "copy.h"
 #include "fusednorm/fusednorm.h"
 #include "measure.h"
+#include "problems/minimal_bytes.h"
 
 namespace fusednorm::bench {
 namespace {
 
-/// An array on its own pages, moved off alignment by the asked number of elements.
+using problems::Beta;
+using problems::Gamma;
+using problems::Problem;
+
+/// An array on its own pages, `offset` elements off their boundary.
 class Array {
  public:
   Array(std::int64_t elements, DType dtype, std::int64_t offset, float value_spread, float centre) {
@@ -34,6 +42,8 @@ class Array {
     }
   }
   std::byte* data() const { return data_; }
+  /// Null for an array that the problem does not have.
+  std::byte* data_if(bool exists) const { return exists ? data_ : nullptr; }
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -61,81 +71,109 @@ class Array {
   std::size_t bytes_ = 0;
 };
 
-std::function<void()> copy_of(const Array& from, const Array& to, int threads, bool streaming) {
-  return [&from, &to, threads, streaming] {
-    fusednorm_bench_copy(to.data(), from.data(), std::min(from.bytes(), to.bytes()), threads,
-                         streaming);
-  };
+/// The arrays of a problem; those of the other pass are empty.
+struct Arrays {
+  Array in, out, dy;  ///< x or, in a backward pass from y, y; y or dx
+  Array gamma, beta, mean, rstd, dgamma, dbeta;
+
+  explicit Arrays(const Problem& p)
+      : in(matrix(p, p.is_forward() ? 0 : 1, p.from_y() ? p.y_dtype : p.x_dtype)),
+        out(matrix(p, p.is_forward() ? 1 : 2, p.is_forward() ? p.y_dtype : p.x_dtype)),
+        dy(p.is_forward() ? Array(0, p.y_dtype, 0, 0, 0) : matrix(p, 0, p.y_dtype)),
+        gamma(vector(p, p.cols, p.param_dtype, 1.0f)),
+        beta(vector(p, p.cols, p.param_dtype, 0.5f)),
+        mean(vector(p, p.rows, compute_dtype(p.x_dtype), 0.25f)),
+        rstd(vector(p, p.rows, compute_dtype(p.x_dtype), 1.0f)),
+        dgamma(vector(p, p.is_forward() ? 0 : p.cols, p.param_dtype, 0.0f)),
+        dbeta(vector(p, p.is_forward() ? 0 : p.cols, p.param_dtype, 0.0f)) {}
+
+  ForwardBuffers forward(const Problem& p) const {
+    ForwardBuffers buffers;
+    buffers.x = in.data();
+    buffers.gamma = gamma.data_if(p.gamma != Gamma::none);
+    buffers.beta = beta.data_if(p.beta != Beta::none);
+    buffers.y = out.data();
+    buffers.mean = mean.data_if(p.out[0]);
+    buffers.rstd = rstd.data_if(p.out[1]);
+    return buffers;
+  }
+  BackwardBuffers backward(const Problem& p) const {
+    BackwardBuffers buffers;
+    buffers.dy = dy.data();
+    buffers.x = in.data_if(!p.from_y());
+    buffers.y = in.data_if(p.from_y());
+    buffers.gamma = gamma.data_if(p.gamma != Gamma::none);
+    buffers.beta = beta.data_if(p.beta != Beta::none && p.from_y());
+    buffers.mean = mean.data_if(!p.from_y());
+    buffers.rstd = rstd.data();
+    buffers.dx = out.data_if(p.out[0]);
+    buffers.dgamma = dgamma.data_if(p.out[1]);
+    buffers.dbeta = dbeta.data_if(p.out[2]);
+    return buffers;
+  }
+
+ private:
+  static Array matrix(const Problem& p, std::size_t index, DType dtype) {
+    const std::int64_t stride = std::max(p.stride[index], p.cols);
+    return Array(p.rows * stride, dtype, p.offset[index], 1.0f, 0.25f);
+  }
+  static Array vector(const Problem& p, std::int64_t elements, DType dtype, float centre) {
+    return Array(elements, dtype, p.offset[0], 0.25f, centre);
+  }
+};
+
+double time_of(const std::function<void()>& action, int repeats) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < repeats; ++i) action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / repeats;
 }
 
 }  // namespace
 
-Measurement measure_cpu(const Case& which, const Options& options) {
+Measurement measure_cpu(const Problem& problem, const Options& options) {
   cpu::Device device = cpu::query();
   if (options.threads > 0) device.threads = options.threads;
   Measurement result;
   result.threads = device.threads;
-  result.bytes = minimal_bytes(which);
-
-  const std::int64_t stride = which.row_stride == packed ? which.shape.cols : which.row_stride;
-  const std::int64_t elements = which.shape.rows * stride;
-  const DType statistics = compute_dtype(which.dtype);
-  const auto matrix = [&] { return Array(elements, which.dtype, which.offset, 1.0f, 0.25f); };
-  const auto vector = [&](std::int64_t n, DType dtype, float centre) {
-    return Array(n, dtype, which.offset, 0.25f, centre);
-  };
+  result.bytes = static_cast<double>(minimal_bytes(problem).total());
+  const Arrays arrays(problem);
+  std::vector<std::byte> workspace;
   Status status;
   std::function<void()> work;
-  const Array in = matrix(), out = matrix();
-  const Array gamma = vector(which.shape.cols, which.param_dtype, 1.0f);
-  const Array beta = vector(which.shape.cols, which.param_dtype, 0.5f);
-  std::vector<std::byte> workspace;
-  std::unique_ptr<Array> dy, mean, rstd, dgamma, dbeta;
-
-  if (which.pass == Pass::forward) {
-    const auto problem = forward_problem(which);
-    const auto first = cpu::plan(problem, device);
-    if (!first) return result.error = first.status().message(), result;
-    result.explanation = cpu::explain(*first);
+  // A call plans and runs, as a caller without a plan at hand does.
+  const auto prepare = [&](const auto& asked, const auto& buffers) {
+    const auto first = cpu::plan(asked, device);
+    status = first.status();
+    if (!first) return;
     workspace.resize(first->workspace_bytes);
-    work = [&, problem] {
-      const auto plan = cpu::plan(problem, device);
-      status = cpu::run(*plan, {in.data(), gamma.data(), beta.data(), out.data()},
-                        {workspace.data(), workspace.size()});
-    };
-  } else {
-    const auto problem = backward_problem(which);
-    const auto first = cpu::plan(problem, device);
-    if (!first) return result.error = first.status().message(), result;
-    result.explanation = cpu::explain(*first);
-    workspace.resize(first->workspace_bytes);
-    dy = std::make_unique<Array>(matrix());
-    mean = std::make_unique<Array>(vector(which.shape.rows, statistics, 0.25f));
-    rstd = std::make_unique<Array>(vector(which.shape.rows, statistics, 1.0f));
-    dgamma = std::make_unique<Array>(vector(which.shape.cols, which.param_dtype, 0.0f));
-    dbeta = std::make_unique<Array>(vector(which.shape.cols, which.param_dtype, 0.0f));
-    work = [&, problem] {
-      const auto plan = cpu::plan(problem, device);
-      BackwardBuffers buffers;
-      buffers.dy = dy->data();
-      buffers.x = in.data();
-      buffers.gamma = gamma.data();
-      buffers.mean = mean->data();
-      buffers.rstd = rstd->data();
-      buffers.dx = out.data();
-      buffers.dgamma = dgamma->data();
-      buffers.dbeta = dbeta->data();
+    work = [&, asked, buffers] {
+      const auto plan = cpu::plan(asked, device);
       status = cpu::run(*plan, buffers, {workspace.data(), workspace.size()});
     };
+    work();
+  };
+  if (problem.is_forward()) {
+    prepare(forward_problem(problem), arrays.forward(problem));
+  } else {
+    prepare(backward_problem(problem), arrays.backward(problem));
   }
-  // The best of a library copy and a streaming one, on as many threads as the work uses.
-  const Timing timing =
-      take_turns(options.seconds, work,
-                 {copy_of(in, out, device.threads, false), copy_of(in, out, device.threads, true)});
   if (!status) return result.error = status.message(), result;
-  result.seconds = timing.work;
-  result.copy_seconds = timing.copy;
-  result.copy_bytes = 2.0 * static_cast<double>(out.bytes());
+
+  // As often as takes a millisecond, so that the clock and a cold start do not count.
+  const double once = std::max(time_of(work, 1), 1e-7);
+  const int repeats = static_cast<int>(std::clamp(1e-3 / once, 1.0, 1e5));
+  const std::size_t bytes = std::min(arrays.in.bytes(), arrays.out.bytes());
+  const auto copy = [&](bool streaming) {
+    return [&arrays, &device, bytes, streaming] {
+      fusednorm_bench_copy(arrays.out.data(), arrays.in.data(), bytes, device.threads, streaming);
+    };
+  };
+  Rounds rounds;
+  rounds.run(options.seconds, work, {copy(false), copy(true)},
+             [repeats](const auto& action) { return time_of(action, repeats); });
+  if (!status) return result.error = status.message(), result;
+  rounds.summarise(&result);
+  result.copy_bytes = 2.0 * static_cast<double>(bytes);
   return result;
 }
 

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures the CUDA backend: events around each call, the L2 overwritten before it, a device copy
-// as the roof.
+// as the limit.
 #include <algorithm>
-#include <limits>
 #include <memory>
 
 #include "device_array.h"
 #include "fusednorm/cuda.h"
 #include "measure.h"
+#include "problems/minimal_bytes.h"
 
 namespace fusednorm::bench {
 namespace {
@@ -42,49 +43,42 @@ class EventTimer {
 
 }  // namespace
 
-Measurement measure_cuda(const Case& which, const Options& options) {
+Measurement measure_cuda(const problems::Problem& problem, const Options& options) {
   Measurement result;
-  result.bytes = minimal_bytes(which);
+  result.bytes = static_cast<double>(minimal_bytes(problem).total());
   const auto device = cuda::query(0);
   if (!device) return result.error = device.status().message(), result;
   result.threads = device->multiprocessors;
-  const std::int64_t stride = which.row_stride == packed ? which.shape.cols : which.row_stride;
-  const bool backward = which.pass == Pass::backward;
-  const DeviceArrays arrays(backward, which.shape.rows, which.shape.cols, stride, which.dtype,
-                            which.param_dtype, which.offset);
+  const DeviceArrays arrays(problem);
   if (!arrays.exist()) return result.error = "not enough device memory", result;
   Status status;
   std::unique_ptr<DeviceArray> workspace;
   std::function<void()> work;
   const auto prepare = [&](const auto& plan, const auto& buffers) {
-    if (!plan) return void(result.error = plan.status().message());
-    result.explanation = cuda::explain(*plan);
+    if (!plan) return void(status = plan.status());
     workspace = std::make_unique<DeviceArray>(
         static_cast<std::int64_t>(plan->workspace_bytes) / 2 + 1, DType::f16, 0);
     work = [&status, plan = *plan, buffers, place = workspace->data()] {
       status = cuda::run(plan, buffers, {place, plan.workspace_bytes}, nullptr);
     };
   };
-  if (backward)
-    prepare(cuda::plan(backward_problem(which), *device), arrays.backward());
+  if (problem.is_forward())
+    prepare(cuda::plan(forward_problem(problem), *device), arrays.forward(problem));
   else
-    prepare(cuda::plan(forward_problem(which), *device), arrays.forward());
-  if (!result.error.empty()) return result;
+    prepare(cuda::plan(backward_problem(problem), *device), arrays.backward(problem));
+  if (!status) return result.error = status.message(), result;
+  const DeviceArray& out = arrays.out(problem);
+  const std::size_t bytes = std::min(arrays.in.bytes(), out.bytes());
   const auto copy = [&] {
-    (void)cudaMemcpyAsync(arrays.y.data(), arrays.x.data(), arrays.x.bytes(),
-                          cudaMemcpyDeviceToDevice, nullptr);
+    (void)cudaMemcpyAsync(out.data(), arrays.in.data(), bytes, cudaMemcpyDeviceToDevice, nullptr);
   };
   EventTimer timer(device->l2_bytes);
-  result.seconds = result.copy_seconds = std::numeric_limits<double>::infinity();
-  double spent = 0;
-  for (int round = 0; round < 5 || spent < options.seconds; ++round) {
-    const double own = timer.time(work), other = timer.time(copy);
-    spent += own + other;
-    if (!status) return result.error = status.message(), result;
-    result.seconds = std::min(result.seconds, own);
-    result.copy_seconds = std::min(result.copy_seconds, other);
-  }
-  result.copy_bytes = 2.0 * static_cast<double>(arrays.x.bytes());
+  Rounds rounds;
+  rounds.run(options.seconds, work, {copy},
+             [&timer](const auto& action) { return timer.time(action); });
+  if (!status) return result.error = status.message(), result;
+  rounds.summarise(&result);
+  result.copy_bytes = 2.0 * static_cast<double>(bytes);
   return result;
 }
 

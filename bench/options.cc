@@ -1,105 +1,107 @@
-// Reads the command line of fusednorm-bench.
+// SPDX-License-Identifier: Apache-2.0
+// Reads the command line of fusednorm-bench. --pass, --dtype, --shape and their like are put
+// together as texts of the problem grammar, which alone says what is a problem.
 #include "options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <map>
 
+#include "problems/shapes.h"
+
 namespace fusednorm::bench {
 namespace {
 
-bool read_dtype(const std::string& text, DType* dtype) {
-  for (const DType candidate : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-    if (text == fusednorm::name_of(candidate)) {
-      *dtype = candidate;
-      return true;
+/// The words of --pass, --dtype and so on, as given.
+struct Words {
+  std::vector<std::string> passes, dtypes, shapes, rows, cols;
+  std::string param_dtype;
+  std::string options;  ///< ":offset=1" and its like
+};
+
+std::vector<std::string> texts_of(Words words) {
+  for (std::size_t i = 0; i < words.rows.size(); ++i) {
+    words.shapes.push_back(words.rows[i] + "x" + words.cols[i]);
+  }
+  if (words.shapes.empty()) {
+    for (const auto& shape : problems::listed_shapes("bench")) words.shapes.push_back(shape.name);
+  }
+  if (words.passes.empty()) words.passes = {"forward", "backward"};
+  if (words.dtypes.empty()) words.dtypes = {"f32"};
+  const std::string param = words.param_dtype.empty() ? "" : "/" + words.param_dtype;
+  std::vector<std::string> texts;
+  for (const std::string& dtype : words.dtypes) {
+    for (const std::string& pass : words.passes) {
+      for (const std::string& shape : words.shapes) {
+        std::string text = pass;
+        text.append(":").append(dtype).append(param).append(":").append(shape);
+        texts.push_back(text + words.options);
+      }
     }
   }
-  return false;
+  return texts;
 }
 
-bool read_integer(const std::string& text, std::int64_t least, std::int64_t* value) {
-  char* end = nullptr;
-  *value = std::strtoll(text.c_str(), &end, 10);
-  return !text.empty() && *end == '\0' && *value >= least;
-}
-
-bool read_shape(const std::string& text, Shape* shape) {
-  const std::size_t cross = text.find('x');
-  return cross != std::string::npos && read_integer(text.substr(0, cross), 1, &shape->rows) &&
-         read_integer(text.substr(cross + 1), 1, &shape->cols);
+/// Empty, or why `problem` is not measured.
+std::string refusal(const problems::Problem& problem) {
+  if (problem.rows < 1 || problem.cols < 1) {
+    return std::to_string(problem.rows) + "x" + std::to_string(problem.cols) +
+           ": expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
+  }
+  return not_honoured(problem, "fusednorm-bench",
+                      {"op", "stride", "offset", "gamma=none", "beta=none", "eps", "out"});
 }
 
 }  // namespace
 
 std::string usage() {
-  return "fusednorm-bench: LayerNorm in GB/s and as a share of a copy measured in the same run.\n"
-         "  --op layer_norm            the operation\n"
-         "  --pass forward|backward    may be given twice; default both\n"
-         "  --dtype f32|f64|f16|bf16   may be repeated; default f32\n"
+  return "fusednorm-bench [options] [PROBLEM …]: a norm in GB/s and as a share of a copy measured\n"
+         "in the same run.\n"
+         "  PROBLEM                    as in backward:bf16/f32:8192x1024:offset=1; the grammar is\n"
+         "                             in problems/problem.h. These spell problems, too:\n"
+         "  --pass PASS                may be repeated; default forward and backward\n"
+         "  --dtype DTYPE              f64, f32, f16 or bf16; may be repeated; default f32\n"
          "  --param-dtype DTYPE        of gamma and beta: f32 or the dtype; default the dtype\n"
-         "  --rows M --cols N          a shape; repeat both for more. --shape MxN says the same\n"
-         "                             default: the list in bench/shapes.csv\n"
-         "  --threads T                default: all\n"
+         "  --shape ROWSxCOLS|NAME     may be repeated; default: problems/shapes.csv\n"
+         "  --rows M --cols N          the same; repeat both for more\n"
          "  --offset ELEMENTS          moves every array off its alignment\n"
          "  --row-stride S             in elements, at least N\n"
+         "  --op OPERATION             default layer_norm\n"
+         "and how to measure them:\n"
+         "  --threads T                default: all\n"
          "  --device cpu|cuda          where to run\n"
-         "  --seconds S                time to spend on each case; default 0.6\n"
+         "  --seconds S                time to spend on each problem; default 0.6\n"
          "  --json FILE                also write the results there\n";
 }
 
 std::string parse(int count, char** arguments, Options* options) {
-  std::vector<std::int64_t> rows, cols;
-  const auto integer = [](std::int64_t least, auto* to) {
-    return [least, to](const std::string& text) -> std::string {
-      std::int64_t value;
-      if (!read_integer(text, least, &value))
-        return "a whole number, at least " + std::to_string(least);
-      *to = static_cast<std::remove_pointer_t<decltype(to)>>(value);
-      return "";
+  Words words;
+  std::vector<std::string> texts;
+  using Reader = std::function<std::string(const std::string&)>;
+  const auto append = [](std::vector<std::string>* to) -> Reader {
+    return [to](const std::string& text) { return to->push_back(text), ""; };
+  };
+  const auto word = [&](const std::string& key) -> Reader {
+    return [&words, key](const std::string& text) {
+      return words.options += ":" + key + "=" + text, "";
     };
   };
-  const auto append = [](std::vector<std::int64_t>* to) {
-    return [to](const std::string& text) -> std::string {
-      std::int64_t value;
-      if (!read_integer(text, 1, &value)) return "a whole number, at least 1";
-      to->push_back(value);
-      return "";
-    };
-  };
-  const std::map<std::string, std::function<std::string(const std::string&)>> readers = {
-      {"--op", [](const std::string& t) { return t == "layer_norm" ? "" : "layer_norm"; }},
-      {"--pass",
+  const std::map<std::string, Reader> readers = {
+      {"--pass", append(&words.passes)},
+      {"--dtype", append(&words.dtypes)},
+      {"--param-dtype", [&](const std::string& t) { return words.param_dtype = t, ""; }},
+      {"--shape", append(&words.shapes)},
+      {"--rows", append(&words.rows)},
+      {"--cols", append(&words.cols)},
+      {"--offset", word("offset")},
+      {"--row-stride", word("stride")},
+      {"--op", word("op")},
+      {"--threads",
        [&](const std::string& t) {
-         if (t != "forward" && t != "backward") return "forward or backward";
-         options->passes.push_back(t == "forward" ? Pass::forward : Pass::backward);
-         return "";
+         options->threads = std::atoi(t.c_str());
+         return options->threads > 0 ? "" : "a whole number, at least 1";
        }},
-      {"--dtype",
-       [&](const std::string& t) {
-         DType dtype;
-         if (!read_dtype(t, &dtype)) return "f64, f32, f16 or bf16";
-         options->dtypes.push_back(dtype);
-         return "";
-       }},
-      {"--param-dtype",
-       [&](const std::string& t) {
-         DType dtype;
-         options->param_dtype = t;
-         return read_dtype(t, &dtype) ? "" : "f64, f32, f16 or bf16";
-       }},
-      {"--rows", append(&rows)},
-      {"--cols", append(&cols)},
-      {"--shape",
-       [&](const std::string& t) {
-         Shape shape;
-         if (!read_shape(t, &shape)) return "ROWSxCOLS, as in 4096x1024";
-         options->shapes.push_back(shape);
-         return "";
-       }},
-      {"--threads", integer(1, &options->threads)},
-      {"--offset", integer(0, &options->offset)},
-      {"--row-stride", integer(1, &options->row_stride)},
       {"--device",
        [&](const std::string& t) {
          options->device = t;
@@ -110,17 +112,18 @@ std::string parse(int count, char** arguments, Options* options) {
          options->seconds = std::atof(t.c_str());
          return options->seconds > 0 ? "" : "a number of seconds above zero";
        }},
-      {"--json",
-       [&](const std::string& t) {
-         options->json = t;
-         return "";
-       }},
+      {"--json", [&](const std::string& t) { return options->json = t, ""; }},
   };
+  bool spelled = false;  // by --pass and its like
   for (int i = 1; i < count; ++i) {
     const std::string name = arguments[i];
     if (name == "--help" || name == "-h") {
       options->help = true;
       return "";
+    }
+    if (name.rfind("--", 0) != 0) {
+      texts.push_back(name);
+      continue;
     }
     const auto reader = readers.find(name);
     if (reader == readers.end()) return name + ": unknown option; --help lists them";
@@ -129,20 +132,23 @@ std::string parse(int count, char** arguments, Options* options) {
     if (const std::string expected = reader->second(value); !expected.empty()) {
       return name + " " + value + ": expected " + expected;
     }
+    const char* const how[] = {"--threads", "--device", "--seconds", "--json"};
+    spelled = spelled || std::find(std::begin(how), std::end(how), name) == std::end(how);
   }
-  if (rows.size() != cols.size()) {
-    return "--rows was given " + std::to_string(rows.size()) + " times and --cols " +
-           std::to_string(cols.size()) + " times: expected as many of each";
+  if (words.rows.size() != words.cols.size()) {
+    return "--rows was given " + std::to_string(words.rows.size()) + " times and --cols " +
+           std::to_string(words.cols.size()) + " times: expected as many of each";
   }
-  for (std::size_t i = 0; i < rows.size(); ++i) options->shapes.push_back({rows[i], cols[i]});
-  if (options->shapes.empty()) options->shapes = listed_shapes();
-  if (options->passes.empty()) options->passes = {Pass::forward, Pass::backward};
-  if (options->dtypes.empty()) options->dtypes = {DType::f32};
-  for (const Shape& shape : options->shapes) {
-    if (options->row_stride != 0 && options->row_stride < shape.cols) {
-      return "--row-stride " + std::to_string(options->row_stride) + ": expected at least " +
-             std::to_string(shape.cols) + " columns";
-    }
+  if (spelled && !texts.empty()) {
+    return texts[0] + ": expected problems, or --pass and its like, not both";
+  }
+  if (texts.empty()) texts = texts_of(words);
+  for (const std::string& text : texts) {
+    problems::Problem problem;
+    std::string error;
+    if (!problems::parse(text, &problem, &error)) return error;
+    if (error = refusal(problem); !error.empty()) return error;
+    options->problems.push_back(problem);
   }
   return "";
 }

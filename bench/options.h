@@ -1,34 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line of fusednorm-bench.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "fusednorm/dtype.h"
+#include "problems/problem.h"
 
 namespace fusednorm::bench {
 
-enum class Pass { forward, backward };
-constexpr const char* name_of(Pass pass) {
-  return pass == Pass::forward ? "forward" : "backward";
-}
-
-struct Shape {
-  std::int64_t rows;
-  std::int64_t cols;
-};
-
 struct Options {
-  std::vector<Pass> passes;
-  std::vector<DType> dtypes;
-  std::vector<Shape> shapes;
-  std::string param_dtype;  ///< empty: each dtype's own
+  std::vector<problems::Problem> problems;
   std::string device = "cpu";
-  int threads = 0;  ///< 0: all of the machine's
-  std::int64_t offset = 0;
-  std::int64_t row_stride = 0;
-  double seconds = 0.6;  ///< to spend on each case
+  int threads = 0;       ///< 0: all of the machine's
+  double seconds = 0.6;  ///< to spend on each problem
   std::string json;
   bool help = false;
 };
@@ -38,8 +23,5 @@ std::string parse(int count, char** arguments, Options* options);
 
 /// What --help prints.
 std::string usage();
-
-/// The shapes of shapes.csv.
-std::vector<Shape> listed_shapes();
 
 }  // namespace fusednorm::bench

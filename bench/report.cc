@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints measurements: a table for people, JSON for machines, a progress line on a terminal.
 #include "report.h"
 
@@ -6,16 +7,13 @@
 namespace fusednorm::bench {
 
 void print_header() {
-  std::printf("%-9s %-5s %-6s %10s %9s %7s %12s %9s %9s %14s\n", "pass", "dtype", "params", "rows",
-              "cols", "threads", "microseconds", "GB/s", "copy GB/s", "share_of_copy");
+  std::printf("%-32s %7s %12s %9s %9s %14s\n", "problem", "threads", "microseconds", "GB/s",
+              "copy GB/s", "share_of_copy");
 }
 
 void print_row(const Row& row) {
-  const auto& [which, m] = row;
-  std::printf("%-9s %-5s %-6s %10lld %9lld %7d ", name_of(which.pass),
-              fusednorm::name_of(which.dtype), fusednorm::name_of(which.param_dtype),
-              static_cast<long long>(which.shape.rows), static_cast<long long>(which.shape.cols),
-              m.threads);
+  const auto& [problem, m] = row;
+  std::printf("%-32s %7d ", to_string(problem).c_str(), m.threads);
   if (!m.error.empty()) {
     std::printf("%s\n", m.error.c_str());
   } else {
@@ -27,11 +25,9 @@ void print_row(const Row& row) {
 
 Progress::Progress(std::size_t total) : total_(total), terminal_(isatty(fileno(stderr)) != 0) {}
 
-void Progress::show(std::size_t done, const Case& which) const {
+void Progress::show(std::size_t done, const problems::Problem& problem) const {
   if (!terminal_) return;
-  std::fprintf(stderr, "\r\033[K[%zu/%zu] %s %s %lldx%lld", done + 1, total_, name_of(which.pass),
-               fusednorm::name_of(which.dtype), static_cast<long long>(which.shape.rows),
-               static_cast<long long>(which.shape.cols));
+  std::fprintf(stderr, "\r\033[K[%zu/%zu] %s", done + 1, total_, to_string(problem).c_str());
   std::fflush(stderr);
 }
 
@@ -44,21 +40,21 @@ bool write_json(const std::string& path, const std::vector<Row>& rows, const std
   if (!file) return false;
   std::fprintf(file, "[");
   const char* separator = "\n";
-  for (const auto& [which, m] : rows) {
+  for (const auto& [problem, m] : rows) {
     if (!m.error.empty()) continue;
     std::fprintf(file,
-                 "%s  {\"op\": \"layer_norm\", \"pass\": \"%s\", \"dtype\": \"%s\", "
-                 "\"param_dtype\": \"%s\", "
-                 "\"device\": \"%s\", \"rows\": %lld, \"cols\": %lld, \"offset\": %lld, "
-                 "\"row_stride\": %lld, "
-                 "\"threads\": %d, \"seconds\": %.9g, \"gigabytes_per_second\": %.6g, "
-                 "\"copy_gigabytes_per_second\": %.6g, \"share_of_copy\": %.6g}",
-                 separator, name_of(which.pass), fusednorm::name_of(which.dtype),
-                 fusednorm::name_of(which.param_dtype), device.c_str(),
-                 static_cast<long long>(which.shape.rows), static_cast<long long>(which.shape.cols),
-                 static_cast<long long>(which.offset), static_cast<long long>(which.row_stride),
-                 m.threads, m.seconds, m.gigabytes_per_second(), m.copy_gigabytes_per_second(),
-                 m.share_of_copy());
+                 "%s  {\"problem\": \"%s\", \"op\": \"%s\", \"pass\": \"%s\", \"dtype\": \"%s\", "
+                 "\"param_dtype\": \"%s\", \"device\": \"%s\", \"rows\": %lld, \"cols\": %lld, "
+                 "\"threads\": %d, \"median_seconds\": %.9g, \"best_seconds\": %.9g, "
+                 "\"minimal_bytes\": %.0f, \"copy_seconds\": %.9g, \"copy_bytes\": %.0f, "
+                 "\"gigabytes_per_second\": %.6g, \"copy_gigabytes_per_second\": %.6g, "
+                 "\"share_of_copy\": %.6g}",
+                 separator, to_string(problem).c_str(), name_of(problem.operation),
+                 to_string(problem.pass).c_str(), name_of(problem.x_dtype),
+                 name_of(problem.param_dtype), device.c_str(), static_cast<long long>(problem.rows),
+                 static_cast<long long>(problem.cols), m.threads, m.seconds, m.best_seconds,
+                 m.bytes, m.copy_seconds, m.copy_bytes, m.gigabytes_per_second(),
+                 m.copy_gigabytes_per_second(), m.share_of_copy());
     separator = ",\n";
   }
   std::fprintf(file, "\n]\n");

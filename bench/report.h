@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints measurements: a table for people, JSON for machines, a progress line on a terminal.
 #pragma once
 
@@ -10,7 +11,7 @@
 namespace fusednorm::bench {
 
 struct Row {
-  Case which;
+  problems::Problem problem;
   Measurement measurement;
 };
 
@@ -21,7 +22,7 @@ void print_row(const Row& row);
 class Progress {
  public:
   explicit Progress(std::size_t total);
-  void show(std::size_t done, const Case& which) const;
+  void show(std::size_t done, const problems::Problem& problem) const;
   void clear() const;
 
  private:

@@ -1,4 +1,5 @@
-// fusednorm-check: runs problems given in the grammar of problem.h and says how they went.
+// SPDX-License-Identifier: Apache-2.0
+// fusednorm-check: runs problems given in the grammar of problems/problem.h and says how they went.
 #include <cstdio>
 
 #include "harness.h"

@@ -1,8 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table, and the expansion of its braces.
 #include "problems.h"
 
+#include <algorithm>
+#include <set>
+
+#include "problems/shapes.h"
+
 namespace fusednorm::testing {
 namespace {
+
+/// "{3x768,3x1024,…}": every width that is measured, once.
+std::string measured_widths() {
+  std::string text;
+  std::set<std::int64_t> widths;
+  for (const auto& shape : problems::listed_shapes()) {
+    if (!widths.insert(shape.cols).second) continue;
+    text += (text.empty() ? "{" : ",") + std::to_string(std::min<std::int64_t>(shape.rows, 3)) +
+            "x" + std::to_string(shape.cols);
+  }
+  return text + "}";
+}
 
 const std::string kPasses = "{forward,backward,backward_from_y}";
 const std::string kDTypes =
@@ -37,6 +55,7 @@ std::vector<TableRow> make_table() {
       {f32_bf16 + "2x{40960,49152,65535,65536,65537}", "apex Fast's widest; 16-bit column counts"},
       {f32_bf16 + "2x{131071,262144,262145}", "quack's widest; rows that no longer fit L2"},
       // Shapes of peers and users.
+      {f32_bf16 + measured_widths(), "what is measured is tested"},
       {all + "{71x229,29x541}",
        "TransformerEngine's odd shapes: nothing is a multiple of anything"},
       {f32_bf16 + "{1,37,199}x{256,760,1128}", "quack's grid: one row, and a prime number of them"},

@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts what a problem costs on an emulated device.
 #include "count.h"
 
-#include <cstdio>
-#include <cstring>
-
 #include "../device_array.h"
+#include "fusednorm/cuda.h"
 #include "fusednorm_emulator.h"
+#include "problems/minimal_bytes.h"
 
 #pragma weak fusednorm_emulator_set_devices
 #pragma weak fusednorm_emulator_device_preset
@@ -17,76 +17,36 @@
 namespace fusednorm::cost {
 namespace {
 
-struct Minimum {
-  double reads;
-  double writes;
-};
-
-/// Each array that must move, once, statistics of the forward pass included.
-Minimum minimum_of(const Problem& p) {
-  const double size = static_cast<double>(size_of(p.dtype));
-  const double matrix = p.elements() * size, vector = static_cast<double>(p.cols) * size;
-  const double statistics =
-      2.0 * static_cast<double>(p.rows) * static_cast<double>(size_of(compute_dtype(p.dtype)));
-  if (p.forward) return {matrix + 2 * vector, matrix + statistics};
-  return {2 * matrix + vector + statistics, matrix + 2 * vector};
-}
-
-Status run(const Problem& p, const cuda::Device& device, Cost* cost) {
-  const bench::DeviceArrays arrays(!p.forward, p.rows, p.cols, p.cols, p.dtype, p.dtype, p.offset);
+Status run(const Problem& problem, const cuda::Device& device, Cost* cost) {
+  const bench::DeviceArrays arrays(problem);
   if (!arrays.exist()) return Status::device_error("not enough device memory");
   const auto finish = [&](const auto& plan, const auto& buffers) -> Status {
-    cost->explanation = cuda::explain(plan);
-    cost->load_bytes_per_thread = plan.launch.vectors_per_thread * 16 * (p.forward ? 1 : 2);
-    const bench::DeviceArray workspace(static_cast<std::int64_t>(plan.workspace_bytes) / 2 + 1,
+    if (!plan) return plan.status();
+    cost->explanation = cuda::explain(*plan);
+    const int inputs = problem.is_forward() ? 1 : 2;
+    cost->load_bytes_per_thread = plan->launch.vectors_per_thread * 16 * inputs;
+    const bench::DeviceArray workspace(static_cast<std::int64_t>(plan->workspace_bytes) / 2 + 1,
                                        DType::f16, 0);
     fusednorm_emulator_reset_launches();
-    if (auto status = cuda::run(plan, buffers, {workspace.data(), plan.workspace_bytes}, nullptr);
+    if (auto status = cuda::run(*plan, buffers, {workspace.data(), plan->workspace_bytes}, nullptr);
         !status)
       return status;
     const cudaError_t error = cudaDeviceSynchronize();
     return error == cudaSuccess ? Status() : Status::device_error(cudaGetErrorString(error));
   };
-  if (p.forward) {
-    ForwardProblem problem;
-    problem.rows = p.rows;
-    problem.cols = p.cols;
-    problem.x_dtype = problem.y_dtype = problem.param_dtype = p.dtype;
-    problem.save_mean = problem.save_rstd = true;
-    const auto plan = cuda::plan(problem, device);
-    if (!plan) return plan.status();
-    return finish(*plan, arrays.forward());
-  }
-  BackwardProblem problem;
-  problem.rows = p.rows;
-  problem.cols = p.cols;
-  problem.x_dtype = problem.y_dtype = problem.param_dtype = p.dtype;
-  const auto plan = cuda::plan(problem, device);
-  if (!plan) return plan.status();
-  return finish(*plan, arrays.backward());
+  if (problem.is_forward())
+    return finish(cuda::plan(forward_problem(problem), device), arrays.forward(problem));
+  return finish(cuda::plan(backward_problem(problem), device), arrays.backward(problem));
 }
 
 }  // namespace
 
-std::string to_string(const Problem& p) {
-  return std::string(p.forward ? "forward:" : "backward:") + name_of(p.dtype) + ":" +
-         std::to_string(p.rows) + "x" + std::to_string(p.cols) +
-         (p.offset ? ":offset=" + std::to_string(p.offset) : "");
-}
-
-bool parse(const std::string& text, Problem* problem) {
-  char pass[16] = "", dtype[8] = "";
-  long long rows = 0, cols = 0, offset = 0;
-  const int fields = std::sscanf(text.c_str(), "%15[a-z]:%7[a-z0-9]:%lldx%lld:offset=%lld", pass,
-                                 dtype, &rows, &cols, &offset);
-  if (fields < 4 || rows < 1 || cols < 1 || offset < 0) return false;
-  if (std::strcmp(pass, "forward") != 0 && std::strcmp(pass, "backward") != 0) return false;
-  for (const DType candidate : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-    if (std::strcmp(dtype, name_of(candidate)) != 0) continue;
-    *problem = {std::strcmp(pass, "forward") == 0, candidate, rows, cols, offset};
-    return true;
+std::string refusal(const Problem& problem) {
+  if (problem.rows < 1 || problem.cols < 1) {
+    return "expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
   }
-  return false;
+  return not_honoured(problem, "fusednorm-cuda-cost",
+                      {"op", "stride", "offset", "gamma=none", "beta=none", "eps", "out"});
 }
 
 Cost count(const Problem& problem, const Device& device) {
@@ -129,14 +89,15 @@ Cost count(const Problem& problem, const Device& device) {
     barriers += number(launch.block_barriers + launch.cluster_barriers);
     shuffles += number(launch.shuffles);
   }
-  const Minimum minimum = minimum_of(problem);
+  const problems::Bytes minimum = minimal_bytes(problem);
   const double rows = static_cast<double>(problem.rows);
-  cost.instructions = instructions / problem.elements();
-  cost.issue_slots = slots / problem.elements();
+  const double elements = rows * static_cast<double>(problem.cols);
+  cost.instructions = instructions / elements;
+  cost.issue_slots = slots / elements;
   cost.dram_bytes = dram;
   cost.warp_instructions = slots / 32;
-  cost.dram_bytes_over_minimum = dram / (minimum.reads + minimum.writes);
-  cost.l2_reads_over_minimum = loads / minimum.reads;
+  cost.dram_bytes_over_minimum = dram / static_cast<double>(minimum.total());
+  cost.l2_reads_over_minimum = loads / static_cast<double>(minimum.read);
   cost.sectors_per_request = sectors / requests;
   cost.shared_conflicts = ideal > 0 ? wavefronts / ideal - 1 : 0;
   cost.barriers_per_row = barriers / rows;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts what a problem costs on an emulated device: exact figures, the same on every machine.
 #pragma once
 
@@ -5,24 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "fusednorm/cuda.h"
+#include "problems/problem.h"
 
 namespace fusednorm::cost {
 
-/// "forward:f32:8192x1024", as the tests spell problems; ":offset=1" moves every array by one
-/// element.
-struct Problem {
-  bool forward = true;
-  DType dtype = DType::f32;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::int64_t offset = 0;
-
-  double elements() const { return static_cast<double>(rows) * static_cast<double>(cols); }
-};
-
-std::string to_string(const Problem& problem);
-bool parse(const std::string& text, Problem* problem);
+using problems::Problem;
 
 struct Device {
   int compute_capability = 90;
@@ -50,6 +38,9 @@ struct Cost {
   double warp_instructions = 0;
   int load_bytes_per_thread = 0;  ///< issued before the first is used
 };
+
+/// Empty, or an error that names a word of `problem` that is not counted.
+std::string refusal(const Problem& problem);
 
 /// Runs `problem` once on the emulated device. An error when the program has a real libcudart.
 Cost count(const Problem& problem, const Device& device);

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // fusednorm-cuda-cost: what the CUDA kernels cost, counted on the emulated device, and what that
 // leaves on real ones.
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -17,8 +17,8 @@ namespace {
 
 const char* usage =
     "fusednorm-cuda-cost [options] [PROBLEM …]\n"
-    "  PROBLEM                forward|backward:DTYPE:ROWSxCOLS[:offset=ELEMENTS]; default: the "
-    "recorded ones\n"
+    "  PROBLEM                as in backward:bf16:8192x1024:offset=1, see problems/problem.h; "
+    "default: the recorded ones\n"
     "  --architecture CC      of the emulated device, 75 … 120; default 90\n"
     "  --multiprocessors N    default 132\n"
     "  --ptxas                also registers, spills and occupancy of each architecture, from "
@@ -35,6 +35,11 @@ void print(const Problem& problem, const Cost& cost) {
               cost.threads_per_block, cost.instructions, cost.issue_slots,
               cost.dram_bytes_over_minimum, cost.l2_reads_over_minimum, cost.sectors_per_request,
               cost.shared_conflicts, cost.barriers_per_row, cost.shuffles_per_row);
+}
+
+int fail(const std::string& mistake) {
+  std::fprintf(stderr, "fusednorm-cuda-cost: %s\n", mistake.c_str());
+  return 2;
 }
 
 }  // namespace
@@ -64,26 +69,20 @@ int main(int argc, char** argv) {
       check = value();
     else if (option == "--record")
       record = value();
-    else if (parse(option, &problem))
-      problems.push_back(problem);
+    else if (option.rfind("--", 0) == 0)
+      return fail(option + ": unknown option; --help lists them");
+    else if (std::string error; !fusednorm::problems::parse(option, &problem, &error))
+      return fail(error);
+    else if (error = refusal(problem); !error.empty())
+      return fail(error);
     else
-      return std::fprintf(stderr, "fusednorm-cuda-cost: %s: expected an option or a problem\n%s",
-                          argv[i], usage),
-             2;
+      problems.push_back(problem);
   }
   if (device.compute_capability < 75 || device.multiprocessors < 1) {
-    std::fprintf(stderr,
-                 "fusednorm-cuda-cost: expected --architecture of at least 75 and "
-                 "--multiprocessors of at least 1\n");
-    return 2;
+    return fail("expected --architecture of at least 75 and --multiprocessors of at least 1");
   }
   if (spills) return check_spills(assembled);
-  if (problems.empty()) {
-    for (const char* text : recorded_problems) {
-      Problem problem;
-      if (parse(text, &problem)) problems.push_back(problem);
-    }
-  }
+  if (problems.empty()) problems = recorded_problems();
   std::printf(
       "sm_%d, %d multiprocessors. Instructions and slots an element; bytes and L2 reads over the "
       "minimum.\n",
@@ -104,13 +103,9 @@ int main(int argc, char** argv) {
     for (const Row& row : rows) print_resources(row);
     for (const Row& row : rows) print_bounds(row);
   }
-  if (!json.empty() && !write_json(json, rows, device)) {
-    std::fprintf(stderr, "fusednorm-cuda-cost: --json %s: cannot be written\n", json.c_str());
-    return 2;
-  }
-  if (!record.empty() && !write_recorded(record, rows, device)) {
-    std::fprintf(stderr, "fusednorm-cuda-cost: --record %s: cannot be written\n", record.c_str());
-    return 2;
-  }
+  if (!json.empty() && !write_json(json, rows, device))
+    return fail("--json " + json + ": cannot be written");
+  if (!record.empty() && !write_recorded(record, rows, device))
+    return fail("--record " + record + ": cannot be written");
   return check.empty() ? 0 : compare(check, rows, device);
 }

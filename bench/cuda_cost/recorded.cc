@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes and compares figures.
 #include "recorded.h"
 
@@ -5,6 +6,8 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+
+#include "problems/shapes.h"
 
 namespace fusednorm::cost {
 namespace {
@@ -49,6 +52,22 @@ std::string line_of(const Cost& cost) {
 }
 
 }  // namespace
+
+std::vector<Problem> recorded_problems() {
+  std::vector<Problem> all;
+  for (const std::string pass : {"forward", "backward"}) {
+    const auto add = [&](const std::string& dtype, const char* list) {
+      for (const auto& shape : problems::listed_shapes(list)) {
+        all.push_back(problems::parse(pass + ":" + dtype + ":" + shape.name));
+      }
+    };
+    add("f32", "peer");
+    add("bf16", "peer");
+    add("f32", "cost");
+    all.push_back(problems::parse(pass + ":f32:bert-large:offset=1"));
+  }
+  return all;
+}
 
 bool write_json(const std::string& path, const std::vector<Row>& rows, const Device& device) {
   std::ofstream file(path);

@@ -1,4 +1,5 @@
-"""fusednorm-bench and the Python bench: one list of shapes, one count of bytes, one answer."""
+# SPDX-License-Identifier: Apache-2.0
+"""fusednorm-bench and the Python bench: one grammar, one count of bytes, one answer."""
 
 import json
 import os
@@ -8,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fusednorm.measure import problem, roof
+from fusednorm.measure import grammar, roof
 from fusednorm.measure.contestants import CONTESTANTS
-from fusednorm.measure.problem import Case, minimal_bytes
+from fusednorm.measure.minimal_bytes import minimal_bytes
+from fusednorm.measure.problem import Case
 from fusednorm.measure.race import Race
+from fusednorm.measure.rates import rates
 
 ROOT = Path(__file__).parents[2]
 FAST_BUILDS = ("release", "dev", "cuda")
@@ -37,25 +40,38 @@ def cpp_rows(tmp_path, *words):
     return json.loads(path.read_text())
 
 
-def test_the_shapes_are_one_file():
-    listed = ROOT / "bench" / "shapes.csv"
-    if not listed.exists():
-        pytest.skip("these tests are not in a source tree")
-    assert problem.shapes_file().read_text() == listed.read_text()
-
-
-@pytest.mark.parametrize("params", [[], ["--param-dtype", "f32"]])
-def test_minimal_bytes_are_counted_alike(tmp_path, params):
-    dtypes = [w for d in problem.DTYPES for w in ("--dtype", d)]
-    shapes = ["--shape", "3x1000", "--shape", "257x40"]
-    if params:
-        dtypes = ["--dtype", "bf16"]
-    rows = cpp_rows(tmp_path, *dtypes, *params, *shapes, "--seconds", "0.001")
-    assert rows
+def test_problems_and_minimal_bytes_are_the_same(tmp_path):
+    texts = ["forward:f32:3x1000", "backward:f64:257x40", "backward_from_y:bf16/f32/f32:3x1000"]
+    texts += ["forward:bf16/f32:8x40:out=none:gamma=none", "backward:f16:8x40:stride=50:out=dgamma"]
+    rows = cpp_rows(tmp_path, *texts, "--seconds", "0.001")
+    assert [row["problem"] for row in rows] == [str(grammar.parse(text)) for text in texts]
     for row in rows:
-        case = Case(row["rows"], row["cols"], row["dtype"], row["param_dtype"])
-        counted = row["gigabytes_per_second"] * 1e9 * row["seconds"]
-        assert counted == pytest.approx(minimal_bytes(case, row["pass"]), rel=1e-5)
+        assert row["minimal_bytes"] == minimal_bytes(grammar.parse(row["problem"])).total
+
+
+def test_the_cpp_bench_refuses_what_it_does_not_measure():
+    for word in ("data=tiny", "dy=zeros", "gamma=large", "in_place=y_over_x", "seed=2", "colour=1"):
+        words = [cpp_bench(), f"forward:f32:8x8:{word}"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"fusednorm-bench: {word.removesuffix('=1')}: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_the_cpp_bench_prints_a_share_of_the_times_beside_it(tmp_path):
+    words = [cpp_bench(), "forward:f32:512x512", "backward:bf16:512x512", "--seconds", "0.05"]
+    path = tmp_path / "cpp.json"
+    done = subprocess.run(
+        [*words, "--json", path], check=True, capture_output=True, text=True, timeout=60
+    )
+    for line, row in zip(done.stdout.splitlines()[1:], json.loads(path.read_text()), strict=True):
+        microseconds, rate, copy, share = map(float, line.split()[2:6])
+        # Two decimals of a rate are printed, and three of a share: a busy machine has few digits.
+        measured = row["minimal_bytes"] / microseconds * 1e-3
+        assert measured == pytest.approx(rate, rel=1e-3, abs=0.006)
+        assert measured / copy == pytest.approx(share, rel=1e-3 + 0.006 / copy, abs=6e-4)
+        assert row["share_of_copy"] == pytest.approx(rates(row).share_of_copy, rel=1e-4)
+        assert row["best_seconds"] <= row["median_seconds"]
 
 
 def test_the_copy_copies():
@@ -72,12 +88,12 @@ def test_the_copy_copies():
 
 
 def test_the_share_of_a_copy_agrees(tmp_path):
-    """Both take the best of many rounds, and differ by noise and by the operator's call.
+    """Both take medians of many rounds, and differ by noise and by the operator's call.
 
     The call (dispatcher and autograd, at most 0.1 ms) is a share of the time that is known. Of the
-    noise each bench has that of two best times, the work's and the copy's; the spread of the
-    Python rounds says how large it is at the moment, and a best time is off by no more than the
-    distance of the quartiles: four of them, and 5 % for the placement of the buffers.
+    noise each bench has that of two medians, the work's and the copy's; the spread of the Python
+    rounds says how large it is at the moment, and a median is off by no more than the distance of
+    the quartiles: four of them, and 5 % for the placement of the buffers.
     """
     if roof._library() is None:
         pytest.skip("this package has no libfusednorm_copy.so; pip install . builds it")

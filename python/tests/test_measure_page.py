@@ -16,7 +16,7 @@ def page(tmp_path_factory):
     directory = tmp_path_factory.mktemp("page")
     names = ["--contestants", "2019,native,fusednorm", "--seconds", "0.01"]
     profile, bench = directory / "profile.json", directory / "bench.json"
-    assert main(["profile", "--shape", "64x48", *names, "--json", str(profile)]) == 0
+    assert main(["profile", "--shape", "2048x256", *names, "--json", str(profile)]) == 0
     shapes = [w for s in ("64x48", "32x40") for w in ("--shape", s)]
     assert main(["bench", *shapes, "--dtype", "f32", *names, "--json", str(bench)]) == 0
     document = json.loads(bench.read_text())

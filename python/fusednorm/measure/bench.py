@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m fusednorm bench``: the sweep over shapes, dtypes, passes and threads."""
 
 import gc
@@ -9,14 +10,12 @@ import torch
 
 from fusednorm.measure import environment
 from fusednorm.measure.contestants import Contestant
-from fusednorm.measure.problem import Case, Shape, check_memory
+from fusednorm.measure.problem import Case, check_memory
 from fusednorm.measure.progress import Progress
 from fusednorm.measure.race import Race, Row
 from fusednorm.measure.store import Resume
 from fusednorm.measure.text import duration, percent
 
-# One of each kind: what two minutes allow.
-QUICK_SHAPES = ("bert-base", "llama-7b", "narrow", "long", "one-row", "odd-769", "tiny")
 QUICK_SECONDS = 0.25
 FULL_SECONDS = 0.6
 
@@ -31,29 +30,24 @@ HEADER = LINE.format(
 class Plan:
     """What a sweep covers."""
 
-    shapes: list[Shape]
-    dtypes: list[str]
-    param_dtype: str | None
-    passes: list[str]
+    problems: list[tuple[Case, list[str]]]  # with the passes of each case
     kinds: list[str]
     threads: list[int]
     contestants: list[Contestant]
     device: str
     seconds: float
 
-    def cases(self) -> Iterator[tuple[Case, int]]:
-        """Yield the cases with their threads, in the order in which they run."""
+    def cases(self) -> Iterator[tuple[Case, list[str], int]]:
+        """Yield the cases with their passes and threads, in the order in which they run."""
         for threads in self.threads:
-            for dtype in self.dtypes:
-                for shape in self.shapes:
-                    params = self.param_dtype or dtype
-                    yield Case(shape.rows, shape.cols, dtype, params, self.device), threads
+            for case, passes in self.problems:
+                yield case, passes, threads
 
-    def key(self, case: Case, threads: int) -> str:
+    def key(self, case: Case, passes: list[str], threads: int) -> str:
         """Name a case with all that its result depends on."""
         names = ",".join(contestant.name for contestant in self.contestants)
-        what = f"{','.join(self.passes)}; {','.join(self.kinds)}; {names}; {self.seconds} s"
-        return f"{case}; {threads} threads; {what}"
+        what = f"{','.join(passes)}; {','.join(self.kinds)}; {names}; {self.seconds} s"
+        return f"{case}; {threads} threads; {what}; medians"
 
 
 @dataclass
@@ -85,15 +79,16 @@ def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print
     sweep = Sweep(environment.describe(plan.device))
     resume = Resume(resume_path, sweep.environment)
     cases = list(plan.cases())
-    for case, _ in cases:  # before the first is measured, not after an hour
+    for case, _, _ in cases:  # before the first is measured, not after an hour
         check_memory(case, len(plan.contestants))
     before = torch.get_num_threads()
     show(HEADER)
-    with Progress(len(cases) * (1 + len(plan.passes) * len(plan.kinds)), "bench") as progress:
+    steps = sum(1 + len(passes) * len(plan.kinds) for _, passes, _ in cases)
+    with Progress(steps, "bench") as progress:
         try:
-            for case, threads in cases:
+            for case, passes, threads in cases:
                 torch.set_num_threads(threads)
-                _measure(plan, case, threads, sweep, resume, show, progress)
+                _measure(plan, case, passes, threads, sweep, resume, show, progress)
         except KeyboardInterrupt:
             sweep.interrupted = True
         finally:
@@ -104,15 +99,16 @@ def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print
 def _measure(
     plan: Plan,
     case: Case,
+    passes: list[str],
     threads: int,
     sweep: Sweep,
     resume: Resume,
     show: Callable[[str], None],
     progress: Progress,
 ) -> None:
-    key = plan.key(case, threads)
+    key = plan.key(case, passes, threads)
     if key in resume.done:
-        for _ in range(1 + len(plan.passes) * len(plan.kinds)):
+        for _ in range(1 + len(passes) * len(plan.kinds)):
             progress.step(f"kept {case}")
         _take(sweep, resume.done[key]["rows"], resume.done[key]["absent"], show)
         return
@@ -120,7 +116,7 @@ def _measure(
     race = Race(case, plan.contestants)
     _take(sweep, [], race.absent, show)
     rows: list[Row] = []
-    for which in plan.passes:
+    for which in passes:
         for kind in plan.kinds:
             progress.step(f"{which} {case}, {kind}")
             for method in race.methods(kind):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: ``profile``, ``bench`` and ``report``."""
 
 import argparse
@@ -10,19 +11,13 @@ from fusednorm import _build
 from fusednorm.measure import bench, environment, profile, store
 from fusednorm.measure.buffers import BUFFERS, can_choose
 from fusednorm.measure.contestants import CONTESTANTS, chosen
+from fusednorm.measure.grammar import parse_shape
 from fusednorm.measure.mistakes import BadInput
-from fusednorm.measure.problem import (
-    DTYPES,
-    PASSES,
-    Case,
-    Shape,
-    check_device,
-    grid_shapes,
-    listed_shapes,
-    parse_shape,
-)
+from fusednorm.measure.problem import DTYPES, PASSES, Case, check_device, of_text
+from fusednorm.measure.shapes import grid_shapes, listed_shapes
 
 INTERRUPTED = 130
+DEFAULT_SHAPE = "bert-base"  # of a profile
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,8 +67,12 @@ def parser() -> argparse.ArgumentParser:
     for command in (one, sweep, page):
         command.add_argument("--device", help="cpu or cuda; default cuda where there is one")
 
-    one.add_argument("--shape", help="ROWSxCOLS or a name of bench/shapes.csv; default bert-base")
-    one.add_argument("--dtype", default="f32", help="f64, f32, f16 or bf16")
+    problem = "as in backward:bf16/f32:8192x1024; problems/problem.h has the grammar"
+    one.add_argument("problem", nargs="?", metavar="PROBLEM", help=problem)
+    sweep.add_argument("problems", nargs="*", metavar="PROBLEM", help=problem)
+
+    one.add_argument("--shape", help="ROWSxCOLS or a name of problems/shapes.csv")
+    one.add_argument("--dtype", help="f64, f32, f16 or bf16; default f32")
     one.add_argument("--threads", type=_at_least_one)
     group = one.add_mutually_exclusive_group()
     group.add_argument("--backward-only", action="store_true")
@@ -107,12 +106,16 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _shape(arguments: argparse.Namespace) -> Shape | None:
+def _shapes(arguments: argparse.Namespace, named: list[str]) -> list[tuple[int, int]]:
     if (arguments.rows is None) != (arguments.cols is None):
         raise BadInput("--rows and --cols: expected both or neither")
-    if arguments.rows is not None:
-        return Shape("", arguments.rows, arguments.cols)
-    return None
+    shapes = [parse_shape("--shape", text) for text in named]
+    return shapes + ([(arguments.rows, arguments.cols)] if arguments.rows is not None else [])
+
+
+def _check_spelled_once(problem: str, options: list[object]) -> None:
+    if any(options):
+        raise BadInput(f"{problem}: expected a problem, or --shape and its like, not both")
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
@@ -143,39 +146,65 @@ def _keep(arguments: argparse.Namespace, result: profile.Profile | bench.Sweep) 
 def run_profile(arguments: argparse.Namespace) -> int:
     """Run ``profile``."""
     device = _device(arguments.device)
-    dtype = _one_of("--dtype", arguments.dtype, tuple(DTYPES))
-    params = _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
-    shape = _shape(arguments) or parse_shape(arguments.shape or "bert-base")
+    one_pass = arguments.backward_only or arguments.forward_only
+    if arguments.problem:
+        options = [arguments.shape, arguments.rows, arguments.dtype, arguments.param_dtype]
+        _check_spelled_once(arguments.problem, [*options, one_pass])
+        case, which = of_text(arguments.problem, device)
+        passes = [which]
+    else:
+        dtype = _one_of("--dtype", arguments.dtype or "f32", tuple(DTYPES))
+        params = _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
+        named = [arguments.shape] if arguments.shape else []
+        shapes = _shapes(arguments, named) or [parse_shape("--shape", DEFAULT_SHAPE)]
+        if len(shapes) > 1:
+            raise BadInput("--shape, --rows and --cols: expected one shape")
+        case = Case(*shapes[0], dtype, params, device)
+        passes = ["forward", "backward"]
+        if one_pass:
+            passes = ["backward" if arguments.backward_only else "forward"]
     contestants = chosen(arguments.contestants)
     _check_outputs(arguments)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    passes = ["forward", "backward"]
-    if arguments.backward_only or arguments.forward_only:
-        passes = ["backward" if arguments.backward_only else "forward"]
-    case = Case(shape.rows, shape.cols, dtype, params, device)
     result = profile.run(case, contestants, passes, arguments.seconds or profile.SECONDS)
     print(profile.summary(result))
     return _keep(arguments, result)
 
 
-def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
-    quick = arguments.quick
+def _problems(arguments: argparse.Namespace, device: str) -> list[tuple[Case, list[str]]]:
+    """Return the cases and passes of a sweep, spelled as problems or by --shape and its like."""
+    if arguments.problems:
+        options = [arguments.shape, arguments.rows, arguments.dtype, arguments.param_dtype]
+        _check_spelled_once(arguments.problems[0], [*options, arguments.passes, arguments.grid])
+        found: dict[Case, list[str]] = {}
+        for case, which in (of_text(text, device) for text in arguments.problems):
+            found.setdefault(case, []).append(which)
+        return list(found.items())
     dtypes = arguments.dtype or ["f32", "bf16"]
     for dtype in dtypes:
         _one_of("--dtype", dtype, tuple(DTYPES))
         _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
-    for which in arguments.passes or []:
+    passes = arguments.passes or (["forward", "backward"] if arguments.quick else list(PASSES))
+    for which in passes:
         _one_of("--pass", which, PASSES)
+    shapes = _shapes(arguments, arguments.shape or [])
+    if arguments.grid:
+        shapes += [(shape.rows, shape.cols) for shape in grid_shapes()]
+    listed = listed_shapes("quick" if arguments.quick else "bench")
+    shapes = shapes or [(shape.rows, shape.cols) for shape in listed]
+    return [
+        (Case(*shape, dtype, arguments.param_dtype or dtype, device), passes)
+        for dtype in dtypes
+        for shape in shapes
+    ]
+
+
+def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
+    quick = arguments.quick
     for kind in arguments.buffers or []:
         _one_of("--buffers", kind, BUFFERS)
-    shapes = [parse_shape(text) for text in arguments.shape or []]
-    if single := _shape(arguments):
-        shapes.append(single)
-    if arguments.grid:
-        shapes += grid_shapes()
-    if not shapes:
-        shapes = [s for s in listed_shapes() if not quick or s.name in bench.QUICK_SHAPES]
+    problems = _problems(arguments, device)
     contestants = chosen(arguments.contestants)
     if quick and not arguments.contestants:
         contestants = [c for c in contestants if c.name != "compile"]
@@ -185,10 +214,7 @@ def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
         kinds = ["warm"]
         print("fresh and warm buffers are not told apart: this C library has no mallopt")
     return bench.Plan(
-        shapes,
-        dtypes,
-        arguments.param_dtype,
-        arguments.passes or (["forward", "backward"] if quick else list(PASSES)),
+        problems,
         kinds,
         arguments.threads or [torch.get_num_threads()],
         contestants,
@@ -214,8 +240,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         measured = store.read_json("--profile", arguments.profile, "profile")
     else:
         device = _device(arguments.device)
-        shape = parse_shape("bert-base")
-        case = Case(shape.rows, shape.cols, device=device)
+        case = Case(*parse_shape("--shape", DEFAULT_SHAPE), device=device)
         result = profile.run(case, chosen(None), ["forward", "backward"], profile.SECONDS)
         print(profile.summary(result))
         measured = result.as_dict()

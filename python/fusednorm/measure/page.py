@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m fusednorm report``: tables, pictures and environment as one page, no network."""
 
 import base64
@@ -9,7 +10,7 @@ from typing import Any
 
 from fusednorm.measure import plots
 from fusednorm.measure.contestants import CONTESTANTS
-from fusednorm.measure.profile import Profile, summary_cells
+from fusednorm.measure.profile import Profile, copies, summary_cells
 from fusednorm.measure.text import duration, percent
 
 STYLE = """
@@ -52,6 +53,7 @@ def _profile(document: dict[str, Any]) -> str:
         f"<h2>Profile: {case['rows']} x {case['cols']} {case['dtype']} on {case['device']}</h2>",
         "<p>Every contestant was first held against the formula in f64; one that is wrong gets no"
         " time. Contestants take turns with a copy of the same size.</p>",
+        *(f"<p>{escape(line)}.</p>" for line in copies(result)),
         _table(*summary_cells(result), words=2, ours=1),
     ]
     if absent := document["absent"]:
@@ -120,8 +122,8 @@ def render(profile: dict[str, Any], sweeps: list[dict[str, Any]]) -> str:
         "python -m fusednorm report --profile profile.json --bench bench.json</pre>",
         "<footer>time: median of interleaved rounds, +- half the distance of the quartiles."
         " bytes/min: what the operators read and write, each input and output once, over what must"
-        " move. share of copy: minimal bytes a second over those of a copy in the same run, best"
-        " over best. fresh: outputs in new pages of the system (CPU), L2 flushed (CUDA)."
+        " move. of copy: a copy's time for the minimal bytes over the time, both medians of the"
+        " same rounds. fresh: outputs in new pages of the system (CPU), L2 flushed (CUDA)."
         "</footer>",
     ]
     return (

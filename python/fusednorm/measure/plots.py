@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures: bars of a profile, share of the copy over columns, speed-up over rows x columns."""
 
 import math
@@ -5,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from fusednorm.measure.palette import LOOKS, PARTS, check_matplotlib, figure, plain, save
-from fusednorm.measure.problem import grid_shapes
 from fusednorm.measure.race import Row
-from fusednorm.measure.text import duration, times
+from fusednorm.measure.rates import rates
+from fusednorm.measure.shapes import grid_shapes
+from fusednorm.measure.text import duration, percent, times
 
 __all__ = ["check_matplotlib", "draw_bench", "draw_profile"]
 
@@ -77,15 +79,14 @@ def _bars(axes: Any, document: dict[str, Any], rows: list[Row], which: str) -> N
                     color="white" if dark else "black",
                 )
             left += width
-        told = duration(seconds)
-        if base and row["contestant"] != "2019":
-            told += f"  ({times(base / seconds)} faster)" if base > seconds else ""
+        told = f"{duration(seconds)}, {percent(row['share_of_copy'])} of copy"
+        if base and base > seconds:
+            told += f", {times(base / seconds)} faster"
         axes.text((seconds + longest * 0.01) * 1e3, place, told, va="center", fontsize=9)
-    copy = min(r["minimal_bytes"] / (r["copy_gigabytes_per_second"] * 1e9) for r in rows)
-    axes.axvline(copy * 1e3, color="black", linestyle=":", linewidth=1)
+    axes.axvline(rates(rows[0]).seconds_as_copy * 1e3, color="black", linestyle=":", linewidth=1)
     axes.set_yticks(range(len(rows)), [r["contestant"] for r in rows])
     axes.invert_yaxis()
-    axes.set_xlim(0, longest * 1e3 * 1.18)
+    axes.set_xlim(0, longest * 1e3 * 1.3)
     axes.set_title(which, loc="left", fontsize=10)
     axes.set_xlabel("milliseconds", fontsize=9)
     plain(axes)

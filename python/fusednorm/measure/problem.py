@@ -1,11 +1,13 @@
-"""What is measured: shapes, dtypes, and the bytes that a pass cannot avoid moving."""
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: a case, its problems in the grammar, and whether there is room for it."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from fusednorm.measure import grammar
+from fusednorm.measure.minimal_bytes import minimal_bytes
 from fusednorm.measure.mistakes import BadInput
 
 DTYPES = {
@@ -23,16 +25,6 @@ TEMPORARY_MATRICES = 8
 SHARED_MATRICES = 3 + TEMPORARY_MATRICES
 # The output of each contestant and what it keeps for the backward pass besides x.
 MATRICES_EACH = 2
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A matrix of rows to be normalised, and why it is measured."""
-
-    name: str
-    rows: int
-    cols: int
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,72 +52,43 @@ class Case:
         """The bytes of x."""
         return self.rows * self.cols * self.torch_dtype.itemsize
 
+    def problems(self, which: str) -> list[grammar.Problem]:
+        """Return what a pass computes; ``both`` is a forward and a backward pass."""
+        kinds = ("forward", "backward") if which == "both" else (which,)
+        dtypes = (self.dtype, self.param_dtype, self.dtype)
+        return [grammar.Problem(kind, *dtypes, self.rows, self.cols) for kind in kinds]
+
+    def minimal_bytes(self, which: str) -> int:
+        """Return the bytes that a pass cannot avoid moving.
+
+        >>> Case(2, 8).minimal_bytes("forward")
+        208
+        """
+        return sum(minimal_bytes(problem).total for problem in self.problems(which))
+
     def __str__(self) -> str:
         params = "" if self.param_dtype == self.dtype else f" (parameters {self.param_dtype})"
         return f"{self.rows} x {self.cols} {self.dtype}{params} on {self.device}"
 
 
-def minimal_bytes(case: Case, which: str) -> int:
-    """Return the bytes of every array that must move, once: as bench/measure.cc counts them.
+def of_text(text: str, device: str) -> tuple[Case, str]:
+    """Return the case and the pass of a problem text; BadInput where none of it is measured here.
 
-    >>> minimal_bytes(Case(2, 8), "forward")  # x and y, gamma and beta
-    192
-    >>> minimal_bytes(Case(2, 8), "backward")  # dy, x and dx; gamma, dgamma, dbeta; mean and rstd
-    304
+    >>> of_text("backward:bf16/f32:bert-large", "cpu")[1]
+    'backward'
     """
-    if which == "both":
-        return minimal_bytes(case, "forward") + minimal_bytes(case, "backward")
-    vector = case.cols * case.torch_param_dtype.itemsize
-    if which == "forward":
-        return 2 * case.matrix_bytes + 2 * vector
-    statistic = case.rows * (8 if case.dtype == "f64" else 4)
-    return 3 * case.matrix_bytes + 3 * vector + 2 * statistic
-
-
-def shapes_file() -> Path:
-    """Return the one list of shapes: in an installed package beside this file, else in bench/."""
-    installed = Path(__file__).with_name("shapes.csv")
-    return (
-        installed
-        if installed.exists()
-        else Path(__file__).resolve().parents[3] / "bench/shapes.csv"
-    )
-
-
-def listed_shapes() -> list[Shape]:
-    """Read the shapes that fusednorm-bench measures too."""
-    try:
-        text = shapes_file().read_text()
-    except OSError as error:
-        raise BadInput(f"the list of shapes cannot be read: {error}") from error
-    rows = csv.reader(line for line in text.splitlines() if line and not line.startswith("#"))
-    return [Shape(name, int(m), int(n), ",".join(why)) for name, m, n, *why in rows]
-
-
-def grid_shapes() -> list[Shape]:
-    """Return rows x columns for the heat map, up to 64 MB a matrix of f32."""
-    return [
-        Shape(f"{rows}x{cols}", rows, cols, "grid")
-        for rows in (16, 128, 1024, 8192, 65536)
-        for cols in (64, 256, 1024, 4096, 16384)
-        if rows * cols <= 1 << 24
-    ]
-
-
-def parse_shape(text: str) -> Shape:
-    """Read a name of the list, or ROWSxCOLS.
-
-    >>> parse_shape("4096x1024")
-    Shape(name='4096x1024', rows=4096, cols=1024, why='')
-    """
-    for shape in listed_shapes():
-        if shape.name == text:
-            return shape
-    rows, cross, cols = text.partition("x")
-    if cross and rows.isdecimal() and cols.isdecimal() and int(rows) > 0 and int(cols) > 0:
-        return Shape(text, int(rows), int(cols))
-    names = ", ".join(shape.name for shape in listed_shapes())
-    raise BadInput(f"--shape {text}: expected ROWSxCOLS, as in 4096x1024, or one of {names}")
+    problem = grammar.parse(text)
+    refused = [f"{key}={value}" for key, value in problem.options().items()]
+    if problem.kind not in PASSES:
+        refused.append(problem.kind)
+    if problem.y_dtype != problem.x_dtype:
+        refused.append(f"{problem.x_dtype}/{problem.param_dtype}/{problem.y_dtype}")
+    if problem.rows < 1 or problem.cols < 1:
+        refused.append(f"{problem.rows}x{problem.cols}")
+    for word in refused:
+        raise BadInput(f'{word}: this command takes no such problem; in problem "{problem}"')
+    case = Case(problem.rows, problem.cols, problem.x_dtype, problem.param_dtype, device)
+    return case, problem.kind
 
 
 def needed_bytes(case: Case, contestants: int) -> int:

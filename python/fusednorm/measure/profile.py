@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m fusednorm profile``: one shape, operator by operator, then everyone side by side."""
 
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from fusednorm.measure.contestants import CONTESTANTS, Contestant
 from fusednorm.measure.problem import Case
 from fusednorm.measure.progress import Progress
 from fusednorm.measure.race import Race, Row
-from fusednorm.measure.text import duration, percent, table, times
+from fusednorm.measure.rates import rates
+from fusednorm.measure.text import duration, percent, size, table, times
 
 # Of rounds, for each pass and kind of buffers: four times this, with checks and compilation, is
 # well under a minute.
@@ -138,12 +140,21 @@ def summary_cells(result: Profile) -> tuple[list[str], list[list[str]]]:
     return header, cells
 
 
+def copies(result: Profile) -> list[str]:
+    """Return what each pass must move, and how long a copy takes for that."""
+    first = {r["pass"]: rates(r) for r in reversed(result.rows) if r["buffers"] == "warm"}
+    return [
+        f"{which}: {size(of.minimal_bytes)} must move; a copy, at "
+        f"{of.copy_gigabytes_per_second:.3g} GB/s, takes {duration(of.seconds_as_copy)} for that"
+        for which, of in reversed(first.items())
+    ]
+
+
 def summary(result: Profile) -> str:
     """Return everyone side by side, and what the columns mean."""
     if not result.rows:
         return "nothing was timed"
     case = result.case
-    copies = [r["copy_gigabytes_per_second"] for r in result.rows if r["buffers"] == "warm"]
     fresh = (
         "fresh: the L2 flushed before each call."
         if case["device"] != "cpu"
@@ -152,15 +163,15 @@ def summary(result: Profile) -> str:
     )
     return "\n".join(
         [
-            f"LayerNorm {case['rows']} x {case['cols']} {case['dtype']}; "
-            f"a copy moves {max(copies):.1f} GB/s",
+            f"LayerNorm {case['rows']} x {case['cols']} {case['dtype']}",
             environment.caption(result.environment),
+            *copies(result),
             "",
             table(*summary_cells(result), words=2),
             "",
             "time: median of interleaved rounds, +- half the distance of the quartiles.",
             "bytes/min: what its operators read and write over what must move, at least.",
-            "of copy: minimal bytes a second over those of a copy in the same run, best over best.",
+            "of copy: a copy's time for the minimal bytes over the time, both medians.",
             fresh,
         ]
     )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One case and its contestants: built, checked against f64, and timed in turns with a copy."""
 
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from torch.nn import Parameter
 
 from fusednorm.measure import buffers, correct, cuda, roof, traffic
 from fusednorm.measure.contestants import Contestant, Norm
-from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory, minimal_bytes
+from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory
+from fusednorm.measure.rates import Rates
 from fusednorm.measure.timing import (
     Action,
     Clock,
@@ -154,12 +156,11 @@ class Race:
         self, name: str, which: str, kind: str, method: str, samples: dict[str, Samples]
     ) -> Row:
         case, entry, mine = self.case, self.entries[name], samples[name]
-        needed = minimal_bytes(case, which)
-        # The same definition as fusednorm-bench: best over best, of minimal bytes and of a copy.
-        copy = min(s.best for n, s in samples.items() if n.startswith(roof.PREFIX))
-        copy_rate = 2 * case.matrix_bytes / copy
+        copy = min(s.median for n, s in samples.items() if n.startswith(roof.PREFIX))
+        rates = Rates(mine.median, case.minimal_bytes(which), copy, 2 * case.matrix_bytes)
         moved = entry.moved.get(which)
         return {
+            "problem": " + ".join(map(str, case.problems(which))),
             "op": "layer_norm",
             "contestant": name,
             "pass": which,
@@ -171,15 +172,11 @@ class Race:
             "threads": torch.get_num_threads(),
             "buffers": kind,
             "method": method,
-            "median_seconds": mine.median,
             "best_seconds": mine.best,
             "spread": mine.spread,
             "rounds": len(mine.seconds),
-            "minimal_bytes": needed,
             "moved_bytes": moved.bytes if moved else None,
             "operators": (moved.operators or None) if moved else None,
-            "gigabytes_per_second": needed / mine.best * 1e-9,
-            "copy_gigabytes_per_second": copy_rate * 1e-9,
-            "share_of_copy": needed / mine.best / copy_rate,
+            **rates.as_row(),
             "errors": entry.verdict.errors,
         }

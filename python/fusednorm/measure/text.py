@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables as plain text: the same on a terminal and in a pipe."""
 
 from collections.abc import Sequence
@@ -35,6 +36,18 @@ def duration(seconds: float) -> str:
             digits = 2 if value < 10 else 1 if value < 100 else 0
             return f"{value:.{digits}f} {unit}"
     raise AssertionError("unreachable")
+
+
+def size(count: float) -> str:
+    """Write a number of bytes with four digits.
+
+    >>> size(100663296), size(24960), size(12)
+    ('100.7 MB', '24.96 kB', '12 bytes')
+    """
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.4g} {unit}"
+    return f"{count:g} bytes"
 
 
 def times(ratio: float | None) -> str:

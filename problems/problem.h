@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// One problem as a value, and its spelling in one line: for tests, fusednorm-check,
+// fusednorm-bench, fusednorm-cuda-cost and `python -m fusednorm bench`.
+//
+//   forward:bf16/f32:8192x1024:stride=1030,1040:offset=1:data=mean1000:eps=0
+//
+//   pass       forward | backward | backward_from_y
+//   dtypes     x/param/y; "f32" is f32/f32/f32 and "bf16/f32" is bf16/f32/bf16
+//   shape      ROWSxCOLS, or a name of shapes.csv
+//   op=        layer_norm
+//   stride=    row strides in elements (0: packed); forward x,y; backward dy,source,dx. The last
+//              value stands for those that are left out.
+//   offset=    elements off a 256-byte boundary, same order; gamma, beta, mean and rstd take the
+//              first
+//   data=      x: see Data        dy=  see Gradient      gamma= see Gamma      beta= see Beta
+//   eps=       forward's eps (a backward problem's rstd comes from it, too)
+//   out=       + separated subset of mean, rstd, or of dx, dgamma, dbeta; "none"; default all
+//   in_place=  y_over_x, or dx_over_dy | dx_over_source
+//   seed=      of the data
+//
+// A word that is none of these, or that is given twice, is an error, in every tool.
+// python/fusednorm/measure/grammar.py is the same grammar for the Python package; spellings.txt
+// holds the two against each other. A new word is a field of Problem, a line of `options` in
+// grammar.cc, one in grammar.py and its spellings.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "fusednorm/problem.h"
+
+namespace fusednorm::problems {
+
+enum class Pass { forward, backward, backward_from_y };
+enum class InPlace { none, y_over_x, dx_over_dy, dx_over_source };
+
+enum class Data {
+  normal,     ///< mean 0, spread 1
+  mean1000,   ///< mean 1000, spread 1
+  mean10000,  ///< mean 10000, spread 1
+  constant,   ///< each row one value
+  zeros,
+  tiny,     ///< spread 1e-18; f16: its subnormals
+  huge,     ///< spread 1e15; f16: 10000
+  ramp,     ///< rises by 100 along the row: parts of a row have unlike means
+  outlier,  ///< one element of 10000 a row
+  offset,   ///< row r has mean r / 4, spread 1
+  beyond,   ///< mean 3e19, spread 5e16: x * x overflows f32, the variance does not; f16: 100 and 1
+  nan_row,  ///< one row holds a NaN
+  inf_row,  ///< one row holds an Inf
+};
+
+enum class Gradient { normal, positive, constant, zeros, nan_row };
+enum class Gamma { normal, none, zeros /* every third */, large };
+enum class Beta { normal, none, large };
+
+struct Problem {
+  Pass pass = Pass::forward;
+  DType x_dtype = DType::f32, param_dtype = DType::f32, y_dtype = DType::f32;
+  std::int64_t rows = 0, cols = 0;
+  Operation operation = Operation::layer_norm;
+  std::array<std::int64_t, 3> stride{0, 0, 0};
+  std::array<std::int64_t, 3> offset{0, 0, 0};
+  Data data = Data::normal;
+  Gradient dy = Gradient::normal;
+  Gamma gamma = Gamma::normal;
+  Beta beta = Beta::normal;
+  double eps = 1e-5;
+  std::array<bool, 3> out{true, true, true};  ///< mean, rstd; or dx, dgamma, dbeta
+  InPlace in_place = InPlace::none;
+  std::uint64_t seed = 1;
+
+  bool is_forward() const { return pass == Pass::forward; }
+  bool from_y() const { return pass == Pass::backward_from_y; }
+};
+
+/// The shortest spelling: defaults are left out.
+std::string to_string(const Problem& problem);
+std::string to_string(Pass pass);
+
+/// False when `text` is no problem, and in `error` the word and what was expected in its place.
+bool parse(const std::string& text, Problem* problem, std::string* error);
+
+/// For texts that a program itself contains; aborts with the error.
+Problem parse(const std::string& text);
+
+/// Empty, or an error that names the first word of `problem` that differs from its default and is
+/// not among `honoured`, the keys (see above) that `tool` does something about.
+std::string not_honoured(const Problem& problem, const std::string& tool,
+                         std::initializer_list<const char*> honoured);
+
+ForwardProblem forward_problem(const Problem& problem);
+BackwardProblem backward_problem(const Problem& problem);
+
+}  // namespace fusednorm::problems
