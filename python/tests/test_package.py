@@ -14,7 +14,8 @@ import torch
 
 import fusednorm
 
-MODULES = ["", ".functional", ".module", ".conversion", ".apex", ".distributed", "._load"]
+PUBLIC = ["", ".functional", ".module", ".conversion", ".apex", ".distributed"]
+MODULES = [*PUBLIC, "._load", "._operators"]
 
 
 @pytest.mark.parametrize("name", MODULES)
