@@ -1,28 +1,58 @@
-// What the autograd rules of the forward and of the backward operators share.
+// SPDX-License-Identifier: Apache-2.0
+// Autograd of every operator: what a call has to be recorded for, and the calls that record it.
+//
+// Each operator is differentiated as the function its schema says it is: mean and rstd are outputs
+// with derivatives, and the backward operators have derivatives of their own. So second derivatives
+// follow from the chain rule, and none is silently zero.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/saved_variable.h>
+#include <c10/util/FunctionRef.h>
 
-#include <mutex>
-#include <numeric>
-
-#include "checks.h"
 #include "derivatives.h"
-#include "fusednorm/problem.h"
+#include "node.h"
 
 namespace fusednorm::operators::autograd {
 
-using torch::autograd::SavedVariable;
-using torch::autograd::variable_list;
+/// Which derivatives may be asked of a call's results.
+struct Recording {
+  bool gradient = false;  ///< reverse mode
+  bool tangent = false;   ///< forward mode
+  explicit operator bool() const { return gradient || tangent; }
+};
 
-inline Optional optional(const Tensor& tensor) {
-  return tensor.defined() ? Optional(tensor) : std::nullopt;
+template <typename Arguments>
+Recording recording_of(const Arguments& arguments) {
+  Recording recording;
+  const bool enabled = c10::GradMode::is_enabled();
+  for (const auto* tensor : arguments.differentiable()) {
+    if (tensor == nullptr) continue;
+    recording.gradient |= enabled && tensor->requires_grad();
+    recording.tangent |= torch::autograd::isFwGradDefined(*tensor);
+  }
+  return recording;
 }
 
-inline Tensor value_of(const Optional& tensor) {
-  return tensor.has_value() ? *tensor : Tensor();
+/// How a forward operator is differentiated.
+struct Derivative {
+  BackwardResults (*backward)(const BackwardArguments&);  ///< calls the backward operator
+  bool returns_statistics;  ///< mean and rstd are results of the operator, not
+                            ///< of `run` alone
+};
+
+/// Records a call whose kernel is `run`; it computes the statistics in any case.
+ForwardResults record(const ForwardArguments&, Recording, Derivative,
+                      c10::function_ref<ForwardResults()> run);
+BackwardResults record(const BackwardArguments&, Recording,
+                       c10::function_ref<BackwardResults()> run);
+
+// ---- shared by both
+
+inline const Tensor* address_of(const Tensor& tensor) {
+  return tensor.defined() ? &tensor : nullptr;
+}
+
+inline Tensor value_of(const Tensor* tensor) {
+  return tensor != nullptr ? *tensor : Tensor();
 }
 
 inline Tensor cast(const Tensor& tensor, at::ScalarType dtype) {
@@ -37,21 +67,32 @@ inline Tensor tangent(const Tensor& tensor) {
   return torch::autograd::isFwGradDefined(tensor) ? tensor._fw_grad(/*level=*/0) : Tensor();
 }
 
+/// The tangent has the dtype of its output.
 inline void set_tangent(const Tensor& output, const Tensor& value) {
-  if (output.defined() && value.defined()) {
-    output._set_fw_grad(value, /*level=*/0, /*is_inplace_op=*/false);
-  }
+  if (!output.defined() || !value.defined()) return;
+  output._set_fw_grad(cast(value, output.scalar_type()), /*level=*/0,
+                      /*is_inplace_op=*/false);
 }
 
-/// The normalised values and their factors in the compute dtype, from what a node kept.
-inline derivatives::Saved saved_values(Source source, const Tensor& kept, const Tensor& mean,
-                                       const Tensor& rstd, const Tensor& weight,
-                                       const Tensor& bias) {
+inline int64_t inner_dims(const std::vector<c10::SymInt>& normalized_shape) {
+  return static_cast<int64_t>(normalized_shape.size());
+}
+
+/// The normalised values and their factors in the compute dtype, from what a node saved.
+inline derivatives::Saved normalized_values(Source source, const Tensor& saved, const Tensor& mean,
+                                            const Tensor& rstd, const Tensor& weight,
+                                            const Tensor& bias) {
   const auto compute = rstd.scalar_type();
+  const auto values = cast(saved, compute);
+  const auto gamma = cast(weight, compute);
   return source == Source::x
-             ? derivatives::saved_from_input(cast(kept, compute), mean, rstd, cast(weight, compute))
-             : derivatives::saved_from_output(cast(kept, compute), rstd, cast(weight, compute),
-                                              cast(bias, compute));
+             ? derivatives::saved_from_input(values, mean, rstd, gamma)
+             : derivatives::saved_from_output(values, rstd, gamma, cast(bias, compute));
+}
+
+/// The name of an operation inside those of its nodes.
+inline const char* class_name(Operation) {
+  return "LayerNorm";
 }
 
 }  // namespace fusednorm::operators::autograd

@@ -1,47 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
 // Refuses bad arguments with the exception type that PyTorch's layer_norm raises and a sentence
-// that names the argument, what it is and what it should be.
+// that names the argument, its value and what was expected.
 //
-// Shapes are checked as integers by the kernels and as SymInt by the meta functions, so that a
-// traced program carries the same conditions.
+// Kernels check shapes as integers, meta functions as SymInt, so that a traced program carries the
+// same conditions; hence normalized_shape apart from the other arguments.
 #pragma once
 
-#include "operators.h"
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
+#include "arguments.h"
 
 namespace fusednorm::operators {
 
-/// input is a dense tensor of floating point whose last dimensions are normalized_shape; weight and
-/// bias, where given, have that shape, live on its device and share a dtype: its own, or f32.
-/// dtype, where given, is that of input or of weight and bias.
-void check_forward(const Tensor& input, at::IntArrayRef normalized_shape, const Optional& weight,
-                   const Optional& bias, Dtype dtype);
-void check_forward(const Tensor& input, Shape normalized_shape, const Optional& weight,
-                   const Optional& bias, Dtype dtype);
+/// input is a dense floating-point tensor whose last dimensions are normalized_shape; weight and
+/// bias, if given, have that shape, are on its device and share a dtype: its own, or f32. dtype, if
+/// given, is that of input or of weight and bias.
+void check(const ForwardArguments&, at::IntArrayRef normalized_shape);
+void check(const ForwardArguments&, Shape normalized_shape);
 
-/// `source` (called `source_name`) is the input or, in the memory-efficient form, the output of
-/// the forward pass; grad_out has its shape; mean, where given, and rstd hold one value a row.
-void check_backward(const Tensor& grad_out, const char* source_name, const Tensor& source,
-                    at::ScalarType input_dtype, at::IntArrayRef normalized_shape,
-                    const Tensor* mean, const Tensor& rstd, const Optional& weight,
-                    const Optional& bias);
-void check_backward(const Tensor& grad_out, const char* source_name, const Tensor& source,
-                    at::ScalarType input_dtype, Shape normalized_shape, const Tensor* mean,
-                    const Tensor& rstd, const Optional& weight, const Optional& bias);
+/// As forward for the saved tensor, weight and bias; grad_out has the shape of the saved tensor;
+/// mean, if the operator has it, and rstd hold one value per row.
+void check(const BackwardArguments&, at::IntArrayRef normalized_shape);
+void check(const BackwardArguments&, Shape normalized_shape);
 
-/// The dtype of sums, mean and rstd.
-inline at::ScalarType compute_type(at::ScalarType dtype) {
-  return dtype == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-/// The dtype of weight and bias; where neither is given, the one that lets input and y differ.
-inline at::ScalarType parameter_type(const Optional& weight, const Optional& bias,
-                                     at::ScalarType input, at::ScalarType output) {
-  if (weight.has_value() && weight->defined()) return weight->scalar_type();
-  if (bias.has_value() && bias->defined()) return bias->scalar_type();
-  return input == output ? input : at::kFloat;
-}
-
-inline bool given(const Optional& tensor) {
-  return tensor.has_value() && tensor->defined();
-}
+/// Raises for the tensor on the stack that is not dense: sparse, quantized, MKLDNN or nested.
+void refuse_layout(Operation, const c10::FunctionSchema&, const torch::jit::Stack&);
 
 }  // namespace fusednorm::operators

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU kernels: the core's CPU backend on PyTorch's threads and PyTorch's allocator.
 #include "fusednorm/cpu.h"
 
@@ -13,19 +14,18 @@
 namespace fusednorm::operators::cpu {
 namespace {
 
-/// Caches and instruction set of this machine: facts that do not change, asked for once.
+/// Caches and instruction set of this machine: constant, so queried once.
 const fusednorm::cpu::Device& machine() {
   static const auto device = fusednorm::cpu::query();
   return device;
 }
 
-/// A large output is memory that the system has not mapped yet, and its faults, one for each 4 KiB,
-/// take several times as long as the kernel that writes it (measured: 30 ms for 48 MiB, where the
-/// kernel takes 7). Pages of 2 MiB make that 1/512 of the faults. A hint: nothing depends on it.
-void ask_for_huge_pages([[maybe_unused]] const Tensor& tensor) {
+/// Page faults of a large new output take several times as long as the kernel that writes it
+/// (measured for 48 MiB: 30 ms against 7). Pages of 2 MiB cause 1/512 of the faults. Only a hint.
+void advise_huge_pages([[maybe_unused]] const Tensor& tensor) {
 #ifdef __linux__
   constexpr size_t huge_page = size_t{1} << 21;
-  // Below this malloc hands out memory that it has kept, and a system call would be for nothing.
+  // Smaller blocks mostly come from malloc's own pool, already mapped.
   constexpr size_t smallest = 4 * huge_page;
   const auto bytes = tensor.nbytes();
   if (bytes < smallest) return;
@@ -40,7 +40,7 @@ struct Cpu {
   static Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype, const Tensor&) {
     Tensor tensor(at::detail::empty_cpu(sizes, dtype, /*pin_memory=*/false,
                                         /*memory_format_opt=*/std::nullopt));
-    ask_for_huge_pages(tensor);
+    advise_huge_pages(tensor);
     return tensor;
   }
 
@@ -49,7 +49,7 @@ struct Cpu {
     auto device = machine();
     device.threads = at::in_parallel_region() ? 1 : at::get_num_threads();
     const auto plan = fusednorm::cpu::plan(problem, device);
-    TORCH_CHECK(plan.ok(), "layer_norm: ", plan.status().message());
+    TORCH_CHECK(plan.ok(), name_of(problem.operation), ": ", plan.status().message());
     c10::DataPtr workspace;
     if (plan->workspace_bytes > 0) {
       workspace = c10::GetCPUAllocator()->allocate(plan->workspace_bytes);
@@ -61,7 +61,7 @@ struct Cpu {
             for (auto task = begin; task < end; ++task) body(task);
           });
         });
-    TORCH_CHECK(status.ok(), "layer_norm: ", status.message());
+    TORCH_CHECK(status.ok(), name_of(problem.operation), ": ", status.message());
   }
 };
 

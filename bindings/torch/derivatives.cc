@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The formulas of derivatives.h. Each line is one term of the derivation in docs/pytorch.md.
 #include "derivatives.h"
 
@@ -29,7 +30,7 @@ Tensor times(const Tensor& tensor, const Tensor& factor) {
   return factor.defined() ? tensor * factor : tensor;
 }
 
-/// t - <t> - h <t h>: removes from t what a row's shift and scale cannot change. Its own transpose.
+/// t - <t> - h <t h>: removes the components of t along shift and scale of the row. Symmetric.
 Tensor project(const Tensor& tensor, const Tensor& normalized, Dimensions dimensions) {
   return tensor - row_mean(tensor, dimensions) -
          normalized * row_mean(tensor * normalized, dimensions);
@@ -77,20 +78,21 @@ Tensor input_gradient_of_statistics(const Tensor& grad_mean, const Tensor& grad_
   return sum / at::Scalar(count);
 }
 
-Three forward(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps,
-              at::ScalarType compute, at::ScalarType output, Dimensions dimensions) {
-  const auto x = input.to(compute);
+ForwardResults forward(const ForwardArguments& arguments) {
+  const Dimensions dimensions{static_cast<int64_t>(arguments.normalized_shape.size())};
+  const auto x = arguments.input->to(compute_type(arguments.input_type()));
   const auto mean = row_mean(x, dimensions);
   const auto centred = x - mean;
-  const auto rstd = (row_mean(centred * centred, dimensions) + eps).rsqrt();
-  auto y = times(centred * rstd, weight);
-  if (bias.defined()) y = y + bias;
-  return {y.to(output), mean, rstd};
+  const auto rstd = (row_mean(centred * centred, dimensions) + arguments.eps).rsqrt();
+  auto y = centred * rstd;
+  if (arguments.weight != nullptr) y = y * *arguments.weight;
+  if (arguments.bias != nullptr) y = y + *arguments.bias;
+  return {y.to(arguments.output_type()), mean, rstd};
 }
 
-ForwardTangents forward_tangents(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                 const Saved& saved, Dimensions dimensions) {
-  ForwardTangents result;
+ForwardResults forward_tangents(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                const Saved& saved, Dimensions dimensions) {
+  ForwardResults result;
   if (input.defined()) {
     result.output = times(saved.rstd * project(input, saved.normalized, dimensions), saved.weight);
     result.mean = row_mean(input, dimensions);
@@ -123,9 +125,10 @@ BackwardGradients backward_gradients(const Tensor& grad_dx, const Tensor& grad_d
   return result;
 }
 
-Three backward_tangents(const Tensor& grad_out_tangent, const Tensor& normalized_tangent,
-                        const Tensor& rstd_tangent, const Tensor& weight_tangent,
-                        const Tensor& grad_out, const Saved& saved, Dimensions dimensions) {
+BackwardResults backward_tangents(const Tensor& grad_out_tangent, const Tensor& normalized_tangent,
+                                  const Tensor& rstd_tangent, const Tensor& weight_tangent,
+                                  const Tensor& grad_out, const Saved& saved,
+                                  Dimensions dimensions) {
   const auto& [h, rstd, weight] = saved;
   const auto g = times(grad_out, weight);
   Tensor dx, dw, db;

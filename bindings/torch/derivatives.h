@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calculus of LayerNorm in differentiable ATen operations: first derivatives of the rarely used
 // outputs, tangents, and the derivatives of the backward pass. docs/pytorch.md derives them.
 //
@@ -10,7 +11,7 @@
 
 #include <ATen/TensorOperators.h>
 
-#include "operators.h"
+#include "arguments.h"
 
 namespace fusednorm::operators::derivatives {
 
@@ -19,7 +20,7 @@ struct Dimensions {
   int64_t inner;
 };
 
-/// What the backward pass knows: normalised values from x, mean and rstd, or from y, w and b.
+/// The normalised values, computed from x, mean and rstd or from y, w and b, and their factors.
 struct Saved {
   Tensor normalized;
   Tensor rstd;
@@ -33,18 +34,13 @@ Saved saved_from_output(const Tensor& output, const Tensor& rstd, const Tensor& 
 /// Adds the gradients of two tensors of which either may be undefined.
 Tensor add(const Tensor& left, const Tensor& right);
 
-/// What mean and rstd, used as outputs in their own right, contribute to dx.
+/// The contribution to dx of gradients of mean and rstd.
 Tensor input_gradient_of_statistics(const Tensor& grad_mean, const Tensor& grad_rstd,
                                     const Saved& saved, Dimensions);
 
 /// Tangents of y, mean and rstd from those of x, w and b.
-struct ForwardTangents {
-  Tensor output;
-  Tensor mean;
-  Tensor rstd;
-};
-ForwardTangents forward_tangents(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                 const Saved& saved, Dimensions);
+ForwardResults forward_tangents(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                const Saved& saved, Dimensions);
 
 /// Derivatives of the backward pass for cotangents of dx, dw and db.
 struct BackwardGradients {
@@ -58,14 +54,13 @@ BackwardGradients backward_gradients(const Tensor& grad_dx, const Tensor& grad_d
                                      const Saved& saved, Dimensions);
 
 /// Tangents of dx, dw and db from those of dy, h, rstd and w.
-Three backward_tangents(const Tensor& grad_out_tangent, const Tensor& normalized_tangent,
-                        const Tensor& rstd_tangent, const Tensor& weight_tangent,
-                        const Tensor& grad_out, const Saved& saved, Dimensions);
+BackwardResults backward_tangents(const Tensor& grad_out_tangent, const Tensor& normalized_tangent,
+                                  const Tensor& rstd_tangent, const Tensor& weight_tangent,
+                                  const Tensor& grad_out, const Saved& saved, Dimensions);
 
 /// The forward pass as ATen operations, for an eps that the core refuses and PyTorch computes with:
 /// negative, infinite or NaN.
-Three forward(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps,
-              at::ScalarType compute, at::ScalarType output, Dimensions);
+ForwardResults forward(const ForwardArguments&);
 
 /// Sums over everything but the row itself.
 Tensor sum_rows(const Tensor& tensor, Dimensions);

@@ -1,7 +1,8 @@
-"""Batching rules for ``torch.vmap``.
+# SPDX-License-Identifier: Apache-2.0
+"""Batching rules for ``torch.vmap``: one for forward and one for backward operators.
 
-A batch of inputs is more rows for the fused kernel. A batch of parameters, and the parameter
-gradients of each example apart, take ordinary operations around it.
+A batch of inputs is more rows for the fused kernel. A batch of parameters, and parameter gradients
+per example, take ordinary operations around it.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,21 +10,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
-_ops = torch.ops.fusednorm
-Dims = tuple[Any, ...]
+from fusednorm._operators import BACKWARD, FORWARD, bind, bind_dims
+
+Dim = int | None
+Rule = Callable[..., tuple[Any, Any]]
 
 
-def _front(tensor: Tensor | None, dim: int | None) -> Tensor | None:
-    return tensor if tensor is None or dim is None else tensor.movedim(dim, 0)
-
-
-def _compute(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
+def _front(tensor: Tensor, dim: Dim) -> Tensor:
+    return tensor if dim is None else tensor.movedim(dim, 0)
 
 
 def _align(
-    parameter: Tensor | None, dim: int | None, input_dims: int, dtype: torch.dtype
+    parameter: Tensor | None, dim: Dim, input_dims: int, dtype: torch.dtype
 ) -> Tensor | None:
     """Shape a parameter to broadcast against a batch of inputs of ``input_dims`` dimensions."""
     if parameter is None:
@@ -36,9 +36,7 @@ def _align(
     return parameter.reshape(parameter.shape[0], *([1] * missing), *parameter.shape[1:])
 
 
-def _check_shape(
-    name: str, parameter: Tensor | None, dim: int | None, shape: Sequence[int]
-) -> None:
+def _check_shape(name: str, parameter: Tensor | None, dim: Dim, shape: Sequence[int]) -> None:
     """Refuse what broadcasting would let through; the operator itself never sees these tensors."""
     if parameter is None:
         return
@@ -50,233 +48,90 @@ def _check_shape(
         )
 
 
-def _forward(
-    operator: Callable[..., tuple[Tensor, ...]],
-    in_dims: Dims,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None,
-    bias: Tensor | None,
-    eps: float,
-    dtype: torch.dtype | None,
-) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
-    """Return y and the statistics, and the batch dimension of each."""
-    input_dim, _, weight_dim, bias_dim = (*in_dims, None, None, None)[:4]
-    x = _front(input, input_dim)
-    x_out = None if input_dim is None else 0
-    if weight_dim is None and bias_dim is None:
-        outputs = operator(x, normalized_shape, weight, bias, eps, dtype)
-        return outputs, (x_out,) * len(outputs)
-    _check_shape("weight", weight, weight_dim, normalized_shape)
-    _check_shape("bias", bias, bias_dim, normalized_shape)
-    compute = _compute(input.dtype)
-    y, *statistics = operator(x, normalized_shape, None, None, eps, compute)
-    input_dims = input.dim() - (input_dim is not None)
-    gamma = _align(weight, weight_dim, input_dims, compute)
-    beta = _align(bias, bias_dim, input_dims, compute)
-    if gamma is not None:
-        y = y * gamma
-    if beta is not None:
-        y = y + beta
-    return (y.to(dtype or input.dtype), *statistics), (0, *([x_out] * len(statistics)))
+def _forward(operator: OpOverload, with_dtype: OpOverload) -> Rule:
+    """Return the rule of a forward operator: results, and the batch dimension of each."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *values: Any) -> tuple[Any, Any]:
+        arguments, dims = bind(operator, values), bind_dims(operator, in_dims)
+        input, weight, bias = (arguments[name] for name in ("input", "weight", "bias"))
+        arguments["input"] = _front(input, dims["input"])
+        x_out = None if dims["input"] is None else 0
+        if dims["weight"] is None and dims["bias"] is None:
+            outputs = operator(**arguments)
+            return outputs, x_out if isinstance(outputs, Tensor) else (x_out,) * len(outputs)
+
+        for name in ("weight", "bias"):
+            _check_shape(name, arguments[name], dims[name], arguments["normalized_shape"])
+        compute = torch.float64 if input.dtype == torch.float64 else torch.float32
+        dtype = arguments.get("dtype") or input.dtype
+        y, *statistics = with_dtype(**{**arguments, "weight": None, "bias": None, "dtype": compute})
+        input_dims = input.dim() - (dims["input"] is not None)
+        gamma = _align(weight, dims["weight"], input_dims, compute)
+        beta = _align(bias, dims["bias"], input_dims, compute)
+        y = y if gamma is None else y * gamma
+        y = (y if beta is None else y + beta).to(dtype)
+        if len(operator._schema.returns) == 1:
+            return y, 0
+        return (y, *statistics), (0, *([x_out] * len(statistics)))
+
+    return rule
 
 
-def _backward(
-    operator: Callable[[Any, Any, Any, Any, Any, Any, list[bool]], tuple[Tensor | None, ...]],
-    batch: int,
-    dims: Sequence[int | None],
-    grad_out: Tensor,
-    kept: Tensor,
-    mean: Tensor | None,
-    rstd: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    normalized_shape: Sequence[int],
-    mask: Sequence[bool],
-    input_dtype: torch.dtype,
-) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-    """Return dx by the fused kernel where it can be, the rest for each example by formula."""
-    *row_dims, weight_dim, bias_dim = dims
-
-    def expand(tensor: Tensor, dim: int | None) -> Tensor:
-        return tensor.expand(batch, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-
-    dy = expand(grad_out, row_dims[0])
-    values = expand(kept, row_dims[1])
-    center = None if mean is None else expand(mean, row_dims[2])
-    scale = expand(rstd, row_dims[3])
-    inner = len(normalized_shape)
-    columns = tuple(range(-inner, 0))
-    rows = tuple(range(1, dy.dim() - inner))
-    dx = dweight = dbias = None
-    fused = weight_dim is None and bias_dim is None
-    if mask[0] and fused:
-        dx = operator(dy, values, center, scale, weight, bias, [True, False, False])[0]
-    if mask[1] or mask[2] or not fused:
-        compute = rstd.dtype
-        gamma = _align(weight, weight_dim, dy.dim() - 1, compute)
-        beta = _align(bias, bias_dim, dy.dim() - 1, compute)
-        dy = dy.to(compute)
-        normalized = values.to(compute)
-        if center is not None:
-            normalized = (normalized - center) * scale
-        else:
-            normalized = normalized if beta is None else normalized - beta
-            normalized = normalized if gamma is None else normalized / gamma
-        parameter = weight if weight is not None else bias
-        if mask[0] and not fused:
-            g = dy if gamma is None else dy * gamma
-            projected = g - g.mean(columns, keepdim=True)
-            projected = projected - normalized * (g * normalized).mean(columns, keepdim=True)
-            dx = (scale * projected).to(input_dtype)
-        if mask[1] and parameter is not None:
-            product = dy * normalized
-            dweight = (product.sum(rows) if rows else product).to(parameter.dtype)
-        if mask[2] and parameter is not None:
-            dbias = (dy.sum(rows) if rows else dy).to(parameter.dtype)
-    outputs = (dx, dweight, dbias)
-    return outputs, tuple(None if output is None else 0 for output in outputs)
+def _normalized(
+    values: Tensor, mean: Tensor | None, rstd: Tensor, gamma: Tensor | None, beta: Tensor | None
+) -> Tensor:
+    """Return the normalised values, from the input (with its mean) or from the output."""
+    if mean is not None:
+        return (values - mean) * rstd
+    values = values if beta is None else values - beta
+    return values if gamma is None else values / gamma
 
 
-@torch.library.register_vmap("fusednorm::layer_norm")
-def _layer_norm(
-    info: Any,
-    in_dims: Dims,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> tuple[Tensor, int | None]:
-    outputs, dims = _forward(
-        _ops.layer_norm_memory_efficient_forward,
-        in_dims,
-        input,
-        normalized_shape,
-        weight,
-        bias,
-        eps,
-        None,
-    )
-    return outputs[0], dims[0]
+def _backward(operator: OpOverload) -> Rule:
+    """Return the rule of a backward operator: dx fused if possible, the rest by formula."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *values: Any) -> tuple[Any, Any]:
+        arguments, dims = bind(operator, values), bind_dims(operator, in_dims)
+        saved = "input" if "input" in arguments else "output"
+        for name in ("grad_out", saved, "mean", "rstd"):
+            if name in arguments:
+                tensor, dim = arguments[name], dims[name]
+                arguments[name] = (
+                    tensor.expand(info.batch_size, *tensor.shape)
+                    if dim is None
+                    else tensor.movedim(dim, 0)
+                )
+        want_dx, want_dweight, want_dbias = arguments["output_mask"]
+        fused = dims["weight"] is None and dims["bias"] is None
+        dx = dweight = dbias = None
+        if want_dx and fused:
+            dx = operator(**{**arguments, "output_mask": [True, False, False]})[0]
+        if want_dweight or want_dbias or not fused:
+            rstd, weight, bias = (arguments[name] for name in ("rstd", "weight", "bias"))
+            compute, input_dims = rstd.dtype, arguments[saved].dim() - 1
+            gamma = _align(weight, dims["weight"], input_dims, compute)
+            beta = _align(bias, dims["bias"], input_dims, compute)
+            dy = arguments["grad_out"].to(compute)
+            h = _normalized(arguments[saved].to(compute), arguments.get("mean"), rstd, gamma, beta)
+            inner = len(arguments["normalized_shape"])
+            columns, rows = tuple(range(-inner, 0)), tuple(range(1, dy.dim() - inner))
+            if want_dx and not fused:
+                g = dy if gamma is None else dy * gamma
+                projected = g - g.mean(columns, keepdim=True)
+                projected = projected - h * (g * h).mean(columns, keepdim=True)
+                dx = (rstd * projected).to(arguments.get("dtype") or arguments[saved].dtype)
+            parameter = weight if weight is not None else bias
+            if want_dweight and parameter is not None:
+                dweight = ((dy * h).sum(rows) if rows else dy * h).to(parameter.dtype)
+            if want_dbias and parameter is not None:
+                dbias = (dy.sum(rows) if rows else dy).to(parameter.dtype)
+        outputs = (dx, dweight, dbias)
+        return outputs, tuple(None if output is None else 0 for output in outputs)
+
+    return rule
 
 
-@torch.library.register_vmap("fusednorm::layer_norm_forward")
-def _layer_norm_forward(
-    info: Any,
-    in_dims: Dims,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    dtype: torch.dtype | None = None,
-) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
-    return _forward(
-        _ops.layer_norm_forward, in_dims, input, normalized_shape, weight, bias, eps, dtype
-    )
-
-
-@torch.library.register_vmap("fusednorm::layer_norm_memory_efficient_forward")
-def _memory_efficient_forward(
-    info: Any,
-    in_dims: Dims,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    dtype: torch.dtype | None = None,
-) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
-    return _forward(
-        _ops.layer_norm_memory_efficient_forward,
-        in_dims,
-        input,
-        normalized_shape,
-        weight,
-        bias,
-        eps,
-        dtype,
-    )
-
-
-@torch.library.register_vmap("fusednorm::layer_norm_backward")
-def _layer_norm_backward(
-    info: Any,
-    in_dims: Dims,
-    grad_out: Tensor,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    mean: Tensor,
-    rstd: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    output_mask: Sequence[bool],
-) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-    def operator(
-        dy: Tensor,
-        x: Tensor,
-        center: Tensor,
-        scale: Tensor,
-        gamma: Any,
-        beta: Any,
-        mask: list[bool],
-    ) -> tuple[Tensor | None, ...]:
-        result: tuple[Tensor | None, ...] = _ops.layer_norm_backward(
-            dy, x, normalized_shape, center, scale, gamma, beta, mask
-        )
-        return result
-
-    dims = [in_dims[i] for i in (0, 1, 3, 4, 5, 6)]
-    return _backward(
-        operator,
-        info.batch_size,
-        dims,
-        grad_out,
-        input,
-        mean,
-        rstd,
-        weight,
-        bias,
-        normalized_shape,
-        output_mask,
-        input.dtype,
-    )
-
-
-@torch.library.register_vmap("fusednorm::layer_norm_memory_efficient_backward")
-def _memory_efficient_backward(
-    info: Any,
-    in_dims: Dims,
-    grad_out: Tensor,
-    output: Tensor,
-    normalized_shape: Sequence[int],
-    rstd: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    output_mask: Sequence[bool],
-    dtype: torch.dtype | None = None,
-) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-    def operator(
-        dy: Tensor, y: Tensor, center: None, scale: Tensor, gamma: Any, beta: Any, mask: list[bool]
-    ) -> tuple[Tensor | None, ...]:
-        result: tuple[Tensor | None, ...] = _ops.layer_norm_memory_efficient_backward(
-            dy, y, normalized_shape, scale, gamma, beta, mask, dtype
-        )
-        return result
-
-    dims = [in_dims[0], in_dims[1], None, in_dims[3], in_dims[4], in_dims[5]]
-    return _backward(
-        operator,
-        info.batch_size,
-        dims,
-        grad_out,
-        output,
-        None,
-        rstd,
-        weight,
-        bias,
-        normalized_shape,
-        output_mask,
-        dtype or output.dtype,
-    )
+for _operator, _with_dtype in FORWARD.items():
+    torch.library.register_vmap(_operator, _forward(_operator, _with_dtype))
+for _operator in BACKWARD:
+    torch.library.register_vmap(_operator, _backward(_operator))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sharding rules for DTensor: importing this module registers them with PyTorch.
 
 Leading dimensions of the input may be sharded (data and sequence parallelism); the parameters are
@@ -6,94 +7,51 @@ replicated and their gradients come out as partial sums. Normalised dimensions a
 >>> import fusednorm.distributed  # then use DTensors with fusednorm as with any operator
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
+from torch._ops import OpOverload
 from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 
-_ops = torch.ops.fusednorm
+from fusednorm._operators import BACKWARD, FORWARD, bind
+
 Strategies = list[tuple[list[Any], list[Any]]]
 
-
-def _strategies(
-    input: Any,
-    normalized_shape: Sequence[int],
-    rule: Callable[[Any, Any], tuple[list[Any], list[Any]]],
-) -> Strategies:
-    """Apply ``rule(rows, sum)``: placements of what has rows, and of sums over rows."""
-    leading = len(input.shape) - len(normalized_shape)
-    shards = [rule(Shard(dim), Partial()) for dim in range(leading)]
-    return [rule(Replicate(), Replicate()), *shards]
+# Tensors with rows are sharded alike; every other tensor is replicated.
+_ROWS = ("grad_out", "input", "output", "mean", "rstd")
+_PARAMETERS = ("weight", "bias")
 
 
-def _parameter(parameter: Any) -> Any:
-    return None if parameter is None else Replicate()
+def _strategies(operator: OpOverload) -> Callable[..., Strategies]:
+    """Return the rule: each strategy is the placements of the results and of the arguments."""
 
+    def strategies(*values: Any) -> Strategies:
+        arguments = bind(operator, values)
 
-def _forward(outputs: int) -> Callable[..., Strategies]:
-    def strategies(
-        input: Any,
-        normalized_shape: Sequence[int],
-        weight: Any = None,
-        bias: Any = None,
-        *rest: Any,
-    ) -> Strategies:
-        parameters = [_parameter(weight), _parameter(bias)]
+        def place(name: str, rows: Any) -> Any:
+            if arguments[name] is None:
+                return None
+            return rows if name in _ROWS else Replicate() if name in _PARAMETERS else None
 
-        def rule(rows: Any, _: Any) -> tuple[list[Any], list[Any]]:
-            return [rows] * outputs, [rows, None, *parameters, *([None] * len(rest))]
+        def strategy(rows: Any, total: Any) -> tuple[list[Any], list[Any]]:
+            inputs = [place(name, rows) for name in list(arguments)[: len(values)]]
+            if "output_mask" not in arguments:
+                return [rows] * len(operator._schema.returns), inputs
+            wanted = arguments["output_mask"]
+            outputs = [
+                place if want else None
+                for want, place in zip(wanted, (rows, total, total), strict=True)
+            ]
+            return outputs, inputs
 
-        return _strategies(input, normalized_shape, rule)
+        source = arguments["input" if "input" in arguments else "output"]
+        leading = len(source.shape) - len(arguments["normalized_shape"])
+        shards = [strategy(Shard(dim), Partial()) for dim in range(leading)]
+        return [strategy(Replicate(), Replicate()), *shards]
 
     return strategies
 
 
-def _outputs(mask: Sequence[bool], rows: Any, total: Any) -> list[Any]:
-    return [rows if mask[0] else None, *(total if wanted else None for wanted in mask[1:])]
-
-
-def _backward(
-    grad_out: Any,
-    input: Any,
-    normalized_shape: Sequence[int],
-    mean: Any,
-    rstd: Any,
-    weight: Any,
-    bias: Any,
-    output_mask: Sequence[bool],
-) -> Strategies:
-    parameters = [_parameter(weight), _parameter(bias)]
-
-    def rule(rows: Any, total: Any) -> tuple[list[Any], list[Any]]:
-        inputs = [rows, rows, None, rows, rows, *parameters, None]
-        return _outputs(output_mask, rows, total), inputs
-
-    return _strategies(input, normalized_shape, rule)
-
-
-def _memory_efficient_backward(
-    grad_out: Any,
-    output: Any,
-    normalized_shape: Sequence[int],
-    rstd: Any,
-    weight: Any,
-    bias: Any,
-    output_mask: Sequence[bool],
-    *rest: Any,
-) -> Strategies:
-    parameters = [_parameter(weight), _parameter(bias)]
-
-    def rule(rows: Any, total: Any) -> tuple[list[Any], list[Any]]:
-        inputs = [rows, rows, None, rows, *parameters, None, *([None] * len(rest))]
-        return _outputs(output_mask, rows, total), inputs
-
-    return _strategies(output, normalized_shape, rule)
-
-
-register_sharding(_ops.layer_norm.default)(_forward(1))
-register_sharding(_ops.layer_norm_forward.default)(_forward(3))
-register_sharding(_ops.layer_norm_memory_efficient_forward.default)(_forward(2))
-register_sharding(_ops.layer_norm_backward.default)(_backward)
-register_sharding(_ops.layer_norm_memory_efficient_backward.default)(_memory_efficient_backward)
+for _operator in (*FORWARD, *BACKWARD):
+    register_sharding(_operator)(_strategies(_operator))

@@ -108,6 +108,17 @@ def test_jvp_of_vmap_and_vmap_of_jvp():
     close(jvp(vmap(lambda x: fusednorm.layer_norm(x, (6,))), (x,), (t,))[1], expected)
 
 
+def test_grad_of_vmap_with_a_zero_weight():
+    """The rule must not go through the memory-efficient operator, which divides by the weight."""
+    x, w = torch.randn(4, 3, 6, **DOUBLE), torch.rand(6, **DOUBLE)
+    w[2] = 0
+
+    def total(f):
+        return lambda x: vmap(lambda x: f(x, (6,), w))(x).pow(3).sum()
+
+    close(grad(total(fusednorm.layer_norm))(x), grad(total(native))(x))
+
+
 def test_vmap_refuses_a_weight_of_the_wrong_shape():
     with pytest.raises(RuntimeError, match="Expected weight to be of same shape"):
         vmap(lambda x, w: fusednorm.layer_norm(x, (6,), w))(torch.randn(4, 3, 6), torch.randn(4, 1))

@@ -17,7 +17,7 @@ import reference
 # Mutable symbols that may be there, and why each is no state of a computation.
 ALLOWED = {
     r"guard variable for .*": "set once, when the constant it guards is built",
-    r".*_handle\(\)::handle": "const: the dispatcher's entry of an operator, found once",
+    r".*handle<.*>\(\)::handle": "const: the dispatcher's entry of an operator, found once",
     r".*machine\(\)::device": "const: caches and instruction set of this machine, asked for once",
     r".*TORCH_LIBRARY.*static_init.*": "registration with PyTorch, done when the library is loaded",
     r"std::.*": "of the C++ library's headers",

@@ -15,7 +15,8 @@ import torch
 import cuda_device
 import fusednorm
 
-MODULES = ["", ".functional", ".module", ".conversion", ".apex", ".distributed", "._load"]
+PUBLIC = ["", ".functional", ".module", ".conversion", ".apex", ".distributed"]
+MODULES = [*PUBLIC, "._load", "._operators"]
 
 
 @pytest.mark.parametrize("name", MODULES)
