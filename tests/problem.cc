@@ -20,6 +20,7 @@ const char* const kData[] = {"normal", "mean1000", "mean10000", "constant", "zer
 const char* const kGradients[] = {"normal", "positive", "constant", "zeros", "nan_row"};
 const char* const kGammas[] = {"normal", "none", "zeros", "large"};
 const char* const kBetas[] = {"normal", "none", "large"};
+const char* const kOperations[] = {"layer_norm", "rms_norm"};
 const char* const kDTypes[] = {"f64", "f32", "f16", "bf16"};
 const char* const kForwardOutputs[] = {"mean", "rstd"};
 const char* const kBackwardOutputs[] = {"dx", "dgamma", "dbeta"};
@@ -94,6 +95,15 @@ bool parse_eps(const std::string& text, double* eps) {
   return !text.empty() && *end == '\0';
 }
 
+bool parse_operation(const std::string& text, Problem* problem) {
+  if (!find_word(text, kOperations, &problem->operation)) return false;
+  if (problem->operation == Operation::rms_norm) {
+    problem->beta = Beta::none;
+    problem->out[problem->is_forward() ? 0 : 2] = false;
+  }
+  return true;
+}
+
 bool parse_option(const std::string& key, const std::string& value, Problem* problem) {
   std::int64_t number = 0;
   if (key == "stride") return parse_list(value, &problem->stride);
@@ -102,6 +112,7 @@ bool parse_option(const std::string& key, const std::string& value, Problem* pro
   if (key == "dy") return find_word(value, kGradients, &problem->dy);
   if (key == "gamma") return find_word(value, kGammas, &problem->gamma);
   if (key == "beta") return find_word(value, kBetas, &problem->beta);
+  if (key == "operation") return parse_operation(value, problem);
   if (key == "eps") return parse_eps(value, &problem->eps);
   if (key == "out") return parse_outputs(value, problem);
   if (key == "in_place") return find_word(value, kInPlace, &problem->in_place);
@@ -144,6 +155,7 @@ std::string to_string(const Problem& problem) {
   text << kPasses[static_cast<int>(problem.pass)] << ':' << name_of(problem.x_dtype) << '/'
        << name_of(problem.param_dtype) << '/' << name_of(problem.y_dtype) << ':' << problem.rows
        << 'x' << problem.cols;
+  if (problem.operation != plain.operation) text << ":operation=" << name_of(problem.operation);
   if (problem.stride != plain.stride) text << ":stride=" << join(problem.stride, arrays);
   if (problem.offset != plain.offset) text << ":offset=" << join(problem.offset, arrays);
   if (problem.data != plain.data) text << ":data=" << kData[static_cast<int>(problem.data)];
@@ -213,6 +225,7 @@ ForwardProblem forward_problem(const Problem& problem) {
   out.save_mean = problem.out[0];
   out.save_rstd = problem.out[1];
   out.eps = problem.eps;
+  out.operation = problem.operation;
   out.x_row_stride = problem.stride[0];
   out.y_row_stride = problem.stride[1];
   return out;
@@ -234,6 +247,7 @@ BackwardProblem backward_problem(const Problem& problem) {
   out.dy_row_stride = problem.stride[0];
   out.source_row_stride = problem.stride[1];
   out.dx_row_stride = problem.stride[2];
+  out.operation = problem.operation;
   return out;
 }
 

@@ -10,6 +10,7 @@
 //   offset=    elements off a 256-byte boundary, same order; gamma, beta, mean and rstd take the
 //              first. One value stands for all.
 //   data=      x: see Data        dy=  see Gradient      gamma= see Gamma      beta= see Beta
+//   operation= layer_norm | rms_norm, which also leaves out beta, mean and dbeta
 //   eps=       forward's eps (a backward problem's rstd comes from it, too)
 //   out=       + separated subset of mean, rstd, or of dx, dgamma, dbeta; "none"
 //   in_place=  y_over_x | dx_over_dy | dx_over_source
@@ -57,6 +58,7 @@ struct Problem {
   Gradient dy = Gradient::normal;
   Gamma gamma = Gamma::normal;
   Beta beta = Beta::normal;
+  Operation operation = Operation::layer_norm;
   double eps = 1e-5;
   std::array<bool, 3> out{true, true, true};  ///< mean, rstd; or dx, dgamma, dbeta
   InPlace in_place = InPlace::none;
