@@ -17,7 +17,7 @@ namespace {
 // The words of each enumeration, in the order of its values.
 constexpr const char* kPasses[] = {"forward", "backward", "backward_from_y"};
 constexpr const char* kDTypes[] = {"f64", "f32", "f16", "bf16"};
-constexpr const char* kOperations[] = {"layer_norm"};
+constexpr const char* kOperations[] = {"layer_norm", "rms_norm"};
 constexpr const char* kInPlace[] = {"none", "y_over_x", "dx_over_dy", "dx_over_source"};
 constexpr const char* kData[] = {"normal", "mean1000", "mean10000", "constant", "zeros",
                                  "tiny",   "huge",     "ramp",      "outlier",  "offset",
@@ -265,6 +265,10 @@ std::string parse_fields(const std::string& text, Problem* problem) {
   std::set<std::string> given;
   for (std::size_t index = 3; index < fields.size() && error.empty(); ++index) {
     error = parse_option(fields[index], &given, problem);
+  }
+  if (problem->operation == Operation::rms_norm) {  // has neither
+    problem->beta = Beta::none;
+    problem->out[problem->is_forward() ? 0 : 2] = false;
   }
   return error;
 }

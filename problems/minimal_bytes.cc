@@ -24,8 +24,9 @@ Bytes backward(const Problem& problem, std::int64_t x, std::int64_t y, std::int6
   if (normalised) bytes.read += problem.from_y() ? y : x;
   if (problem.gamma != Gamma::none && (problem.from_y() ? normalised : dx)) bytes.read += parameter;
   if (problem.beta != Beta::none && problem.from_y() && normalised) bytes.read += parameter;
-  if (!problem.from_y() && normalised) bytes.read += statistic;     // mean
-  if (problem.from_y() ? dx : normalised) bytes.read += statistic;  // rstd
+  const bool has_mean = problem.operation != Operation::rms_norm;
+  if (!problem.from_y() && normalised && has_mean) bytes.read += statistic;  // mean
+  if (problem.from_y() ? dx : normalised) bytes.read += statistic;           // rstd
   if (dx) bytes.written += x;
   if (dgamma) bytes.written += parameter;
   if (dbeta) bytes.written += parameter;

@@ -7,7 +7,7 @@
 //   pass       forward | backward | backward_from_y
 //   dtypes     x/param/y; "f32" is f32/f32/f32 and "bf16/f32" is bf16/f32/bf16
 //   shape      ROWSxCOLS, or a name of shapes.csv
-//   op=        layer_norm
+//   op=        layer_norm | rms_norm, which also leaves out beta, mean and dbeta
 //   stride=    row strides in elements (0: packed); forward x,y; backward dy,source,dx. The last
 //              value stands for those that are left out.
 //   offset=    elements off a 256-byte boundary, same order; gamma, beta, mean and rstd take the

@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <limits>
 
+#include "norms/norm.h"
+
 namespace fusednorm {
 namespace {
 
@@ -38,10 +40,18 @@ Status check_stride(const char* name, std::int64_t stride, std::int64_t rows, st
   return {};
 }
 
-Status check_operation(Operation operation) {
-  if (operation == Operation::layer_norm) return {};
-  return Status::unsupported(quantity("operation", static_cast<int>(operation)) +
-                             ": expected layer_norm");
+Status check_operation(Operation operation, Operation newest) {
+  if (operation <= newest) return {};
+  return Status::unsupported(
+      quantity("operation", static_cast<int>(operation)) + ": expected layer_norm" +
+      (newest == Operation::rms_norm ? " (0) or rms_norm (1)" : ", which is 0"));
+}
+
+/// What a norm without a mean or a beta cannot be asked for.
+Status check_absent(Operation operation, const char* name, bool value) {
+  if (operation != Operation::rms_norm || !value) return {};
+  return Status::invalid_argument(std::string(name) +
+                                  " = true: expected false, for rms_norm has no mean and no beta");
 }
 
 bool known(DType dtype) {
@@ -161,8 +171,10 @@ Status check_workspace(const Workspace& workspace, std::size_t needed,
 
 }  // namespace
 
-Status validate(const ForwardProblem& p) {
-  if (auto s = check_operation(p.operation); !s) return s;
+Status validate(const ForwardProblem& p, Operation newest) {
+  if (auto s = check_operation(p.operation, newest); !s) return s;
+  if (auto s = check_absent(p.operation, "save_mean", p.save_mean); !s) return s;
+  if (auto s = check_absent(p.operation, "has_beta", p.has_beta); !s) return s;
   if (auto s = check_size("rows", p.rows); !s) return s;
   if (auto s = check_size("cols", p.cols); !s) return s;
   if (auto s = check_dtypes(p.x_dtype, p.y_dtype, p.param_dtype); !s) return s;
@@ -179,8 +191,10 @@ Status validate(const ForwardProblem& p) {
   return {};
 }
 
-Status validate(const BackwardProblem& p) {
-  if (auto s = check_operation(p.operation); !s) return s;
+Status validate(const BackwardProblem& p, Operation newest) {
+  if (auto s = check_operation(p.operation, newest); !s) return s;
+  if (auto s = check_absent(p.operation, "has_beta", p.has_beta); !s) return s;
+  if (auto s = check_absent(p.operation, "want_dbeta", p.want_dbeta); !s) return s;
   if (auto s = check_size("rows", p.rows); !s) return s;
   if (auto s = check_size("cols", p.cols); !s) return s;
   if (auto s = check_dtypes(p.x_dtype, p.y_dtype, p.param_dtype); !s) return s;
@@ -232,7 +246,8 @@ Status validate(const BackwardProblem& p, const BackwardBuffers& b, const Worksp
                                : matrix("y", b.y, p.rows, p.cols, p.source_row_stride, p.y_dtype);
   const Extent gamma = vector("gamma", b.gamma, p.has_gamma ? p.cols : 0, p.param_dtype);
   const Extent beta = vector("beta", b.beta, p.has_beta && !from_x ? p.cols : 0, p.param_dtype);
-  const Extent mean = vector("mean", b.mean, from_x ? p.rows : 0, statistics);
+  const Extent mean =
+      vector("mean", b.mean, from_x && norms::has_mean(p.operation) ? p.rows : 0, statistics);
   const Extent rstd = vector("rstd", b.rstd, p.rows, statistics);
   const Extent dx = matrix("dx", b.dx, p.want_dx ? p.rows : 0, p.cols, p.dx_row_stride, p.x_dtype);
   const Extent dgamma = vector("dgamma", b.dgamma, p.want_dgamma ? p.cols : 0, p.param_dtype);

@@ -6,9 +6,10 @@
 
 namespace fusednorm {
 
-/// Sizes, strides, dtypes and eps, which need no addresses.
-Status validate(const ForwardProblem& problem);
-Status validate(const BackwardProblem& problem);
+/// Operation, sizes, strides, dtypes and eps, which need no addresses. `newest` is the last
+/// operation of the enumeration that the backend implements.
+Status validate(const ForwardProblem& problem, Operation newest = Operation::layer_norm);
+Status validate(const BackwardProblem& problem, Operation newest = Operation::layer_norm);
 
 /// Addresses: present where the problem has the array, aligned to the element, not overlapping; and
 /// a workspace of at least `needed` bytes, apart from all of them.

@@ -5,10 +5,10 @@ namespace fusednorm::testing {
 
 std::string CpuBackend::name() const {
   return "cpu " + device_.instruction_set.name() + ", planned for " +
-         std::to_string(device_.threads) + " threads and caches of " +
-         std::to_string(device_.cache_per_core) + "/" + std::to_string(device_.cache_shared) +
-         " bytes, run on " + std::to_string(threads_.threads) +
-         (threads_.shuffle_seed != 0 ? " shuffled" : "") + " threads";
+         std::to_string(device_.threads) + " threads and a cache of " +
+         std::to_string(device_.cache_shared) + " bytes, run on " +
+         std::to_string(threads_.threads) + (threads_.shuffle_seed != 0 ? " shuffled" : "") +
+         " threads";
 }
 
 template <typename Plan, typename Buffers>

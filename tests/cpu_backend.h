@@ -32,14 +32,13 @@ class CpuBackend : public Backend {
 
 /// A device written by hand, so that a test does not depend on the machine's caches.
 inline cpu::Device make_device(cpu::InstructionSet instruction_set, int threads,
-                               std::int64_t cache_per_core = 1 << 19,
                                std::int64_t cache_shared = 1 << 24) {
-  return {threads, cache_per_core, cache_shared, instruction_set};
+  return {threads, cache_shared, instruction_set};
 }
 
 /// Caches so small that outputs of a few kilobytes are streamed past them.
 inline cpu::Device small_cache_device(cpu::InstructionSet instruction_set, int threads) {
-  return make_device(instruction_set, threads, 1 << 12, 1 << 13);
+  return make_device(instruction_set, threads, 1 << 13);
 }
 
 }  // namespace fusednorm::testing

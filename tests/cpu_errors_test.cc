@@ -151,6 +151,18 @@ TEST(Errors, ForwardProblem) {
       {"no such operation",
        [](Call& c) { c.problem.operation = static_cast<Operation>(9); },
        {"operation"}},
+      {"the mean of rms_norm",
+       [](Call& c) {
+         c.problem.operation = Operation::rms_norm;
+         c.problem.has_beta = false;
+       },
+       {"save_mean", "rms_norm"}},
+      {"beta of rms_norm",
+       [](Call& c) {
+         c.problem.operation = Operation::rms_norm;
+         c.problem.save_mean = false;
+       },
+       {"has_beta", "rms_norm"}},
   });
 }
 
@@ -213,6 +225,15 @@ TEST(Errors, BackwardProblem) {
       {"no such operation",
        [](Call& c) { c.problem.operation = static_cast<Operation>(9); },
        {"operation"}},
+      {"beta of rms_norm",
+       [](Call& c) { c.problem.operation = Operation::rms_norm; },
+       {"has_beta", "rms_norm"}},
+      {"dbeta of rms_norm",
+       [](Call& c) {
+         c.problem.operation = Operation::rms_norm;
+         c.problem.has_beta = false;
+       },
+       {"want_dbeta", "rms_norm"}},
   });
 }
 

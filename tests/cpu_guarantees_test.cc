@@ -56,7 +56,7 @@ std::vector<CpuBackend> machines(cpu::InstructionSet set) {
       {make_device(set, 3), {3}},        {make_device(set, 8), {8}},
       {make_device(set, 8), {1, 5}},     {make_device(set, 1), {3}},
       {small_cache_device(set, 1), {1}}, {small_cache_device(set, 8), {8, 11}},
-      {make_device(set, 64), {2, 3}},    {make_device(set, 2, 1 << 24, std::int64_t{1} << 34), {2}},
+      {make_device(set, 64), {2, 3}},    {make_device(set, 2, std::int64_t{1} << 34), {2}},
   };
 }
 

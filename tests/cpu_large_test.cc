@@ -13,7 +13,7 @@
 #include "cpu_backend.h"
 #include "harness.h"
 #include "reference/element.h"
-#include "reference/layer_norm.h"
+#include "reference/norms.h"
 #include "tolerances.h"
 
 namespace fusednorm::testing {

@@ -6,7 +6,7 @@
 
 #include "data.h"
 #include "reference/element.h"
-#include "reference/layer_norm.h"
+#include "reference/norms.h"
 #include "tolerances.h"
 
 namespace fusednorm::testing {
@@ -29,8 +29,9 @@ double at(const std::vector<double>& values, std::int64_t col, double otherwise)
 std::vector<Expected> expected_forward(const Problem& problem, const Operands& in) {
   const auto [rows, cols] = std::pair(problem.rows, problem.cols);
   const Precision p = precision_of(problem.x_dtype);
-  auto formula =
-      reference::forward(rows, cols, in.x.data(), or_null(in.gamma), or_null(in.beta), problem.eps);
+  auto formula = reference::forward(rows, cols, in.x.data(), or_null(in.gamma), or_null(in.beta),
+                                    problem.eps, problem.operation);
+  const bool centred = problem.operation == Operation::layer_norm;
   std::vector<double> y_errors(rows * cols), mean_errors(rows), rstd_errors(rows);
   for (std::int64_t row = 0; row < rows; ++row) {
     const double mean = formula.mean[row];
@@ -40,7 +41,8 @@ std::vector<Expected> expected_forward(const Problem& problem, const Operands& i
       squares += std::pow(in.x[row * cols + col] - mean, 2);
     }
     const double spread = std::sqrt(squares / static_cast<double>(cols));
-    mean_errors[row] = mean_error(p, cols, mean, spread);
+    // A mean that is 0 by definition has no error.
+    mean_errors[row] = centred ? mean_error(p, cols, mean, spread) : 0;
     rstd_errors[row] = rstd_error(p, cols, rstd);
     for (std::int64_t col = 0; col < cols; ++col) {
       const double gamma = at(in.gamma, col, 1);
@@ -79,9 +81,9 @@ std::vector<Expected> expected_backward(const Problem& problem, const Operands& 
   auto formula =
       problem.from_y()
           ? reference::backward_from_y(rows, cols, in.dy.data(), in.y.data(), in.rstd.data(),
-                                       or_null(in.gamma), or_null(in.beta))
+                                       or_null(in.gamma), or_null(in.beta), problem.operation)
           : reference::backward(rows, cols, in.dy.data(), in.x.data(), in.mean.data(),
-                                in.rstd.data(), or_null(in.gamma));
+                                in.rstd.data(), or_null(in.gamma), problem.operation);
   std::vector<double> dx_errors(rows * cols);
   std::vector<double> g(cols), xhat(cols);
   std::vector<ColumnSize> dgamma(cols), dbeta(cols);
@@ -99,6 +101,7 @@ std::vector<Expected> expected_backward(const Problem& problem, const Operands& 
       dgamma[col].add(in.dy[index] * xhat[col]);
       dbeta[col].add(in.dy[index]);
     }
+    if (problem.operation == Operation::rms_norm) means.g = means.abs_g = 0;
     for (std::int64_t col = 0; col < cols; ++col) {
       dx_errors[row * cols + col] = dx_error(p, cols, in.rstd[row], g[col], xhat[col], means);
     }
@@ -128,7 +131,7 @@ Operands make_operands(const Problem& problem) {
   if (!problem.is_forward()) {
     in.dy = make_dy(problem);
     auto formula = reference::forward(problem.rows, problem.cols, in.x.data(), or_null(in.gamma),
-                                      or_null(in.beta), problem.eps);
+                                      or_null(in.beta), problem.eps, problem.operation);
     in.mean = std::move(formula.mean);
     in.rstd = std::move(formula.rstd);
     round_all(compute_dtype(problem.x_dtype), &in.mean);

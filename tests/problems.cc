@@ -132,6 +132,21 @@ std::vector<TableRow> make_table() {
       {"forward:{f16/f32,f16/f32/f32,bf16/f32/f32}:3x{2047,2048,2049}:gamma=none:beta=none",
        "either side of where those constants end"},
       {kPasses + ":f64:3x5000:gamma=none:beta=none", "the same in f64"},
+      // RMSNorm: the same loops with a mean of zero, so one row a path.
+      {all + "5x{1,7,100}:op=rms_norm", "every dtype triple without mean and beta"},
+      {few + "5x{33,255,256,257,768,1025,2049,4097,5000}:op=rms_norm",
+       "rows that are taken four at a time, whole, in chunks and in segments"},
+      {few + "4x{96,769,5000}:op=rms_norm:data={mean1000,ramp,outlier,constant,zeros}",
+       "rows that LayerNorm would centre must not be"},
+      {few + "8x{5,64,769}:op=rms_norm:data={nan_row,inf_row}", "a NaN stays in its row"},
+      {f32_bf16 + "{300x64,37x760,3x70001}:op=rms_norm:offset=1,2,3",
+       "row blocks, and threads that share a row, unaligned"},
+      {few + "5x100:op=rms_norm:gamma=none:stride=101,103,107", "no parameters at all"},
+      {"{backward,backward_from_y}:{f32,bf16}:{5x100,1x70000}:op=rms_norm:out={dx,dgamma}",
+       "either gradient alone"},
+      {"{forward:f32:5x4097:op=rms_norm:in_place=y_over_x,backward:f32:5x4097:op=rms_norm:in_place="
+       "dx_over_dy}",
+       "in place"},
       // Addresses and strides.
       {all + "5x100:offset=1", "every array one element off alignment (TransformerEngine#490)"},
       {few + "4x{16,67,256,1024}:offset={1,3,7,15}", "every phase against a vector"},

@@ -8,7 +8,7 @@
 
 #include "data.h"
 #include "reference/element.h"
-#include "reference/layer_norm.h"
+#include "reference/norms.h"
 
 namespace fusednorm::reference {
 namespace {
@@ -81,8 +81,8 @@ TEST(Forward, ConstantRowsAreExact) {
 /// sum(weight * forward(...).y), the loss whose gradient the backward pass is.
 double loss(std::int64_t rows, std::int64_t cols, const std::vector<double>& x,
             const std::vector<double>& gamma, const std::vector<double>& beta,
-            const std::vector<double>& weight) {
-  const auto out = forward(rows, cols, x.data(), gamma.data(), beta.data(), 0.01);
+            const std::vector<double>& weight, Operation operation) {
+  const auto out = forward(rows, cols, x.data(), gamma.data(), beta.data(), 0.01, operation);
   double sum = 0;
   for (std::size_t index = 0; index < weight.size(); ++index) {
     sum += weight[index] * out.y[index];
@@ -90,7 +90,21 @@ double loss(std::int64_t rows, std::int64_t cols, const std::vector<double>& x,
   return sum;
 }
 
-TEST(Backward, IsTheGradientOfForward) {
+TEST(Forward, RootMeanSquareByHand) {
+  const double x[] = {3, -4, 0, 0}, gamma[] = {1, 2, 3, 4};
+  const auto out = forward(2, 2, x, gamma, nullptr, 12.5, Operation::rms_norm);
+  EXPECT_DOUBLE_EQ(out.rstd[0], 0.2);  // 25/2 + 12.5 = 25
+  EXPECT_DOUBLE_EQ(out.y[0], 0.6);
+  EXPECT_DOUBLE_EQ(out.y[1], -1.6);
+  EXPECT_EQ(out.y[2], 0);
+  EXPECT_EQ(out.mean[0], 0);
+}
+
+class Gradient : public ::testing::TestWithParam<Operation> {};
+INSTANTIATE_TEST_SUITE_P(Norms, Gradient,
+                         ::testing::Values(Operation::layer_norm, Operation::rms_norm));
+
+TEST_P(Gradient, IsTheGradientOfForward) {
   const std::int64_t rows = 3, cols = 5;
   std::vector<double> x, gamma, beta, dy;
   for (std::int64_t index = 0; index < rows * cols; ++index) {
@@ -101,19 +115,19 @@ TEST(Backward, IsTheGradientOfForward) {
     gamma.push_back(1.5 + 0.3 * testing::random_normal(3, col));
     beta.push_back(testing::random_normal(4, col));
   }
-  const auto saved = forward(rows, cols, x.data(), gamma.data(), beta.data(), 0.01);
-  const auto from_x =
-      backward(rows, cols, dy.data(), x.data(), saved.mean.data(), saved.rstd.data(), gamma.data());
+  const auto saved = forward(rows, cols, x.data(), gamma.data(), beta.data(), 0.01, GetParam());
+  const auto from_x = backward(rows, cols, dy.data(), x.data(), saved.mean.data(),
+                               saved.rstd.data(), gamma.data(), GetParam());
   const auto from_y = backward_from_y(rows, cols, dy.data(), saved.y.data(), saved.rstd.data(),
-                                      gamma.data(), beta.data());
+                                      gamma.data(), beta.data(), GetParam());
   const auto check = [&](std::vector<double>& variable, const std::vector<double>& gradient,
                          const std::vector<double>& other) {
     for (std::size_t index = 0; index < variable.size(); ++index) {
       const double kept = variable[index], step = 1e-5;
       variable[index] = kept + step;
-      const double above = loss(rows, cols, x, gamma, beta, dy);
+      const double above = loss(rows, cols, x, gamma, beta, dy, GetParam());
       variable[index] = kept - step;
-      const double below = loss(rows, cols, x, gamma, beta, dy);
+      const double below = loss(rows, cols, x, gamma, beta, dy, GetParam());
       variable[index] = kept;
       EXPECT_NEAR(gradient[index], (above - below) / (2 * step), 1e-8);
       EXPECT_NEAR(other[index], gradient[index], 1e-12);

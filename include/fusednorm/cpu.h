@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU backend: query a Device once, plan a problem (a pure function), run the plan.
 //
 //   auto device = fusednorm::cpu::query();
@@ -74,13 +75,12 @@ InstructionSet best_instruction_set();
 
 /// What a plan needs to know of the machine. Query it once, or write it by hand.
 struct Device {
-  int threads = 1;                        ///< how many threads parallel_for offers
-  std::int64_t cache_per_core = 1 << 19;  ///< L2 bytes that one thread can count on
-  std::int64_t cache_shared = 1 << 24;    ///< last-level bytes, all threads together
+  int threads = 1;                      ///< how many threads parallel_for offers
+  std::int64_t cache_shared = 1 << 24;  ///< last-level bytes, all threads together
   InstructionSet instruction_set = best_instruction_set();
 };
 
-/// This machine: OpenMP's thread count, the cache sizes and the best instruction set.
+/// This machine: OpenMP's thread count, the last-level cache and the best instruction set.
 Device query();
 
 /// Every instruction set that this build holds and this machine has, best first.
@@ -93,6 +93,9 @@ enum class Schedule : std::uint8_t {
   segments,        ///< threads share each row, segment by segment
 };
 
+struct ForwardKernels;  ///< what plan() found for the instruction set and the dtypes
+struct BackwardKernels;
+
 struct ForwardPlan {
   ForwardProblem problem;
   Device device;
@@ -100,6 +103,7 @@ struct ForwardPlan {
   bool streaming_stores = false;  ///< y goes past the cache: it would not stay there anyway
   std::int64_t tasks = 1;
   std::size_t workspace_bytes = 0;
+  const ForwardKernels* kernels = nullptr;
 };
 
 struct BackwardPlan {
@@ -110,6 +114,7 @@ struct BackwardPlan {
   std::int64_t tasks = 1;
   std::int64_t row_blocks = 1;  ///< partial sums of dgamma and dbeta: a function of the shape alone
   std::size_t workspace_bytes = 0;
+  const BackwardKernels* kernels = nullptr;
 };
 
 Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device);

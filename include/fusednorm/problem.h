@@ -1,9 +1,10 @@
 // What is to be computed, as plain values: the problem (shapes, dtypes, which arrays exist) and the
 // buffers (addresses). The same problem is handed to every backend.
 //
-//   forward   y  = (x - mean) * rstd * gamma + beta,   rstd = 1 / sqrt(variance + eps)
-//   backward  dx, dgamma, dbeta: any subset, from dy and x (or y), mean and rstd; see
-//   docs/contract.md
+//   layer_norm   y = (x - mean) * rstd * gamma + beta,   rstd = 1 / sqrt(variance + eps)
+//   rms_norm     y = x * rstd * gamma,                   rstd = 1 / sqrt(mean(x^2) + eps)
+//   backward     dx, dgamma, dbeta: any subset, from dy and x (or y), mean and rstd; see
+//                docs/contract.md
 //
 // Arrays. x, y, dy and dx have `rows` rows of `cols` elements, unit stride inside a row and a row
 // stride of at least `cols` elements. gamma, beta, dgamma and dbeta have `cols` elements, mean and
@@ -26,11 +27,14 @@
 
 namespace fusednorm {
 
-/// The member of the family. RMSNorm and others join here; a backend refuses what it does not know.
-enum class Operation : std::uint8_t { layer_norm };
+/// The norm. A backend refuses one that it does not implement.
+enum class Operation : std::uint8_t {
+  layer_norm,
+  rms_norm,  ///< no mean and no beta: save_mean, has_beta and want_dbeta must be false
+};
 
-constexpr const char* name_of(Operation) {
-  return "layer_norm";
+constexpr const char* name_of(Operation operation) {
+  return operation == Operation::rms_norm ? "rms_norm" : "layer_norm";
 }
 
 /// As a row stride: rows follow each other without a gap.
@@ -91,7 +95,7 @@ struct BackwardBuffers {
   const void* y = nullptr;  ///< when source is y
   const void* gamma = nullptr;
   const void* beta = nullptr;  ///< when source is y
-  const void* mean = nullptr;  ///< when source is x
+  const void* mean = nullptr;  ///< when source is x, but for rms_norm
   const void* rstd = nullptr;
   void* dx = nullptr;
   void* dgamma = nullptr;

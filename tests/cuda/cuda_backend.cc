@@ -39,6 +39,7 @@ class DeviceMemory {
 }  // namespace
 
 std::string CudaBackend::leaves_out(const Problem& problem) const {
+  if (problem.operation != Operation::layer_norm) return "no CUDA kernels yet";
   if (emulated() && size_of(problem) > Size::medium) return "too large for an emulated device";
   return {};
 }

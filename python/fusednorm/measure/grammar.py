@@ -14,7 +14,7 @@ from fusednorm.measure.shapes import listed_shapes
 
 PASSES = ("forward", "backward", "backward_from_y")
 DTYPES = ("f64", "f32", "f16", "bf16")
-OPERATIONS = ("layer_norm",)
+OPERATIONS = ("layer_norm", "rms_norm")
 DATA = (
     *("normal", "mean1000", "mean10000", "constant", "zeros", "tiny", "huge", "ramp", "outlier"),
     *("offset", "beyond", "nan_row", "inf_row"),
@@ -201,6 +201,9 @@ def _parse(text: str) -> tuple[Problem, str, str]:
             if not equals:
                 raise _Unexpected(f"{key}=VALUE")
             problem = replace(problem, **{key: OPTIONS[key].read(value, problem)})
+        if problem.op == "rms_norm":  # has neither
+            asked = tuple(name for name in problem.asked if name not in ("mean", "dbeta"))
+            problem = replace(problem, beta="none", out=asked)
     except _Unexpected as error:
         return problem, word, str(error)
     return problem, "", ""

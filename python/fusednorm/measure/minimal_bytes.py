@@ -43,6 +43,7 @@ def minimal_bytes(problem: Problem) -> Bytes:
         read += y if from_y else x
     read += parameter * (gamma and (normalised if from_y else dx))
     read += parameter * (beta and from_y and normalised)
-    read += statistic * (normalised and not from_y)  # mean
+    has_mean = problem.op != "rms_norm"
+    read += statistic * (normalised and not from_y and has_mean)  # mean
     read += statistic * (dx if from_y else normalised)  # rstd
     return Bytes(read, x * dx + parameter * (dgamma + dbeta))

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dx pass of backward: dx from dy, x (or y), gamma and a row's factors. Included once per
+// instruction set.
+#if defined(FUSEDNORM_CPU_KERNELS_DX_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FUSEDNORM_CPU_KERNELS_DX_PASS_INL_H_
+#undef FUSEDNORM_CPU_KERNELS_DX_PASS_INL_H_
+#else
+#define FUSEDNORM_CPU_KERNELS_DX_PASS_INL_H_
+#endif
+
+#include "cpu/kernels/backward_types-inl.h"
+
+FUSEDNORM_TARGET_BEGIN
+
+/// A vector of dx. `row` holds the factors; broadcasts of them stay in registers.
+template <class B>
+HWY_INLINE typename B::V gradient(typename B::V dy, typename B::V source, typename B::V gamma,
+                                  [[maybe_unused]] typename B::V beta,
+                                  const GradientFactors<B>& row) {
+  const typename B::D d;
+  const auto x =
+      B::from_y ? hn::Div(hn::Sub(source, beta), gamma) : hn::Sub(source, hn::Set(d, row.mean));
+  return hn::MulAdd(x, hn::Set(d, row.slope),
+                    hn::MulAdd(hn::Mul(dy, hn::Set(d, row.rstd)), gamma, hn::Set(d, row.constant)));
+}
+
+/// gradient() of part k, from loaded steps of dy and source. `where` is a column, or the tail.
+template <class B, class Dy, class Source, class Where, class K>
+HWY_INLINE typename B::V gradient_part(const Operands<B>& in, Dy dy, Source source, Where where,
+                                       const GradientFactors<B>& row, K k) {
+  using L = typename B::Lanes;
+  const auto gamma = in.gamma.vector(where, k);
+  auto beta = gamma;
+  if constexpr (B::from_y) beta = in.beta.vector(where, k);
+  return gradient<B>(L::part(dy, k), L::part(source, k), gamma, beta, row);
+}
+
+/// The step at column i.
+template <class B, Cache cache>
+HWY_INLINE void write_step(const Operands<B>& in, typename B::Output dx, size_t i,
+                           const GradientFactors<B>& row) {
+  const auto dy = in.dy.load(i);
+  const auto source = in.source.load(i);
+  dx.template store<cache>(
+      i, [&](auto k) FUSEDNORM_INLINE { return gradient_part<B>(in, dy, source, i, row, k); });
+}
+
+/// Two steps, whose stores follow each other: a cache line that is half written when another store
+/// comes leaves in two parts.
+template <class B, Cache cache>
+HWY_INLINE void write_two(const Operands<B>& in, typename B::Output dx, size_t i,
+                          const GradientFactors<B>& row) {
+  write_step<B, cache>(in, dx, i, row);
+  write_step<B, cache>(in, dx, i + B::Lanes::step(), row);
+}
+
+/// Where the loop over a row of dx begins and ends: whole cache lines, or whole steps.
+template <class B, Cache cache>
+struct DxRange {
+  size_t begin = 0;
+  size_t end;
+
+  explicit HWY_INLINE DxRange(const WriteRow<B>& w) : end(w.n - w.n % B::Lanes::step()) {
+    if constexpr (cache == Cache::bypass) {
+      const auto lines = w.dx.lines(w.n);
+      begin = lines.begin;
+      end = lines.end;
+    }
+  }
+};
+
+/// What is left of a row when [range.begin, range.begin + written) are: the rest of its range, then
+/// the unaligned head and tail, or the tail. `last_dy` and `last_source` are the tail's operands,
+/// read before dx overwrote them.
+template <class B, Cache cache, class Dy, class Source>
+HWY_INLINE void write_rest(const WriteRow<B>& w, DxRange<B, cache> range, size_t written,
+                           const Tail<typename B::Lanes>& tail, Dy last_dy, Source last_source) {
+  const size_t step = B::Lanes::step(), two = 2 * step, line = HWY_MAX(two, B::Output::Lines::line);
+  const auto begin = static_cast<int64_t>(range.begin);
+  const Operands<B> in = w.in.at(begin);
+  const auto dx = w.dx.at(begin);
+  const auto ahead_dy = w.ahead_dy.at(begin);
+  const auto ahead_source = w.ahead_source.at(begin);
+  const size_t count = range.end - range.begin;
+  size_t j = written;
+  for (const size_t whole = count - (count - j) % line; j != whole; j += line) {
+    ahead_dy.prefetch(j, line);
+    ahead_source.prefetch(j, line);
+    for (size_t k = 0; k < line; k += two) write_two<B, cache>(in, dx, j + k, w.row);
+  }
+  for (; j + two <= count; j += two) write_two<B, cache>(in, dx, j, w.row);
+  for (; j < count; j += step) write_step<B, cache>(in, dx, j, w.row);
+  if constexpr (cache == Cache::bypass) {
+    w.dx.lines(w.n).each_unaligned(w.n, step, [&](size_t i) FUSEDNORM_INLINE {
+      const auto column = static_cast<int64_t>(i);
+      write_step<B, Cache::keep>(w.in.at(column), w.dx.at(column), 0, w.row);
+    });
+  } else if (tail.count) {
+    w.dx.store(tail, [&](auto k) FUSEDNORM_INLINE {
+      return gradient_part<B>(w.in, last_dy, last_source, tail, w.row, k);
+    });
+  }
+}
+
+template <class B, Cache cache>
+HWY_INLINE void write_dx(const WriteRow<B>& w) {
+  const Tail<typename B::Lanes> tail(w.n);
+  const auto last_dy = w.in.dy.load(tail);
+  const auto last_source = w.in.source.load(tail);
+  write_rest<B, cache>(w, DxRange<B, cache>(w), 0, tail, last_dy, last_source);
+}
+
+/// A chunk of dx. Past the cache only where it has whole cache lines: a row's last segment may be
+/// of any length. By value: an object whose address is known is reloaded after every store.
+template <class B, Cache cache>
+HWY_NOINLINE void write_dx_chunk(WriteRow<B> w) {
+  write_dx<B, cache>(w);
+}
+template <class B>
+HWY_INLINE void write_dx_chunk(const WriteRow<B>& w, bool bypass) {
+  if (bypass && w.dx.fits_lines(w.n))
+    write_dx_chunk<B, B::Output::past>(w);
+  else
+    write_dx_chunk<B, Cache::keep>(w);
+}
+
+/// Whether dx goes past the cache.
+template <class B>
+bool bypasses(const BackwardArguments& a) {
+  using Output = typename B::Output;
+  return Output::can_bypass && a.dx && a.streaming &&
+         Output::Lines::fit(Output::of(a.dx, 0, 0).first, a.dx_stride, a.cols);
+}
+
+FUSEDNORM_TARGET_END
+#endif
