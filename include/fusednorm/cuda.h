@@ -9,7 +9,9 @@
 // run() only launches: it allocates nothing, synchronises nothing, reads nothing back and keeps
 // nothing, so it can be captured in a CUDA graph and called from any number of threads and streams.
 // The device of the plan must be the calling thread's current device. A workspace belongs to one
-// run at a time. Guarantees: run_to_run and batch_invariant, as docs/guarantees.md defines them.
+// run at a time; it must be memory that cudaMalloc or cudaMallocManaged gave (memory of malloc is
+// refused also where a device could read it). Guarantees: run_to_run and batch_invariant, as
+// docs/guarantees.md defines them.
 #pragma once
 
 #include <cstddef>
