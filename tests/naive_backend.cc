@@ -71,6 +71,10 @@ Statistics<T> row_statistics(const std::vector<T>& x, const ForwardProblem& prob
   };
   const T eps = static_cast<T>(mutation == Mutation::eps_in_f16 ? rounded(DType::f16, problem.eps)
                                                                 : problem.eps);
+  if (problem.operation == Operation::rms_norm) {
+    return {T(0), T(0),
+            T(1) / std::sqrt(sum([&](std::int64_t i) { return x[i] * x[i]; }) / count + eps)};
+  }
   // Around the first element, as the reference does: exact for constant rows.
   const T origin = std::isfinite(x[0]) && mutation != Mutation::serial_row_sums ? x[0] : T(0);
   const T offset = sum([&](std::int64_t i) { return x[i] - origin; }) / count;
@@ -157,7 +161,8 @@ class NaiveBackward {
         load(from_y ? problem_.y_dtype : problem_.x_dtype, memory_.at(places_.source),
              row * stride_of(problem_.source_row_stride, problem_.cols) + col));
     return from_y ? (value - parameter(problem_.has_beta, places_.beta, col, 0)) / gamma(col)
-                  : (value - statistic(places_.mean, row)) * statistic(places_.rstd, row);
+                  : (value - (rms() ? T(0) : statistic(places_.mean, row))) *
+                        statistic(places_.rstd, row);
   }
 
   /// dgamma and dbeta, before dx may overwrite what they are made from.
@@ -193,7 +198,8 @@ class NaiveBackward {
     const T slope =
         tree_sum<T>(0, problem_.cols, 8, [&](auto i) { return g[i] * normal[i]; }) / count;
     for (std::int64_t col = 0; col < problem_.cols; ++col) {
-      const T centred = mutation_ == Mutation::forgotten_mean_of_g ? g[col] : g[col] - mean;
+      const T centred =
+          rms() || mutation_ == Mutation::forgotten_mean_of_g ? g[col] : g[col] - mean;
       store(problem_.x_dtype, memory_.at(places_.dx),
             row * stride_of(problem_.dx_row_stride, problem_.cols) + col,
             statistic(places_.rstd, row) * (centred - normal[col] * slope));
@@ -201,6 +207,7 @@ class NaiveBackward {
   }
 
  private:
+  bool rms() const { return problem_.operation == Operation::rms_norm; }
   T parameter(bool present, Place place, std::int64_t col, T otherwise) const {
     return present ? static_cast<T>(load(problem_.param_dtype, memory_.at(place), col)) : otherwise;
   }
