@@ -105,8 +105,8 @@ HWY_INLINE void write_rest(const WriteRow<B>& w, DxRange<B, cache> range, size_t
 template <class B, Cache cache>
 HWY_INLINE void write_dx(const WriteRow<B>& w) {
   const Tail<typename B::Lanes> tail(w.n);
-  const auto last_dy = w.in.dy.load_ahead(tail);
-  const auto last_source = w.in.source.load_ahead(tail);
+  const auto last_dy = w.in.dy.load(tail);
+  const auto last_source = w.in.source.load(tail);
   write_rest<B, cache>(w, DxRange<B, cache>(w), 0, tail, last_dy, last_source);
 }
 

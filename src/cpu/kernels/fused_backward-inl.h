@@ -67,8 +67,8 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
   };
   if constexpr (several_chunks) begin_chain(0);
   const Tail<L> tail(w.n);
-  const auto last_dy = w.in.dy.load_ahead(tail);
-  const auto last_source = w.in.source.load_ahead(tail);
+  const auto last_dy = w.in.dy.load(tail);
+  const auto last_source = w.in.source.load(tail);
   const DxRange<B, cache> range(w);
   const Operands<B> in = w.in.at(static_cast<int64_t>(range.begin));
   const auto dx = w.dx.at(static_cast<int64_t>(range.begin));

@@ -80,13 +80,6 @@ HWY_INLINE void finish_batch(const ForwardArguments& a, int64_t row, typename F:
   }
 }
 
-template <class F>
-HWY_INLINE void sum_batch(typename F::Input x, int64_t stride, size_t n, int64_t count,
-                          Batch<F>& batch) {
-  for (int64_t r = 0; r < count; ++r, x = x.at(stride))
-    sum_row<F>(x, n, &batch.sum[r], &batch.squares[r]);
-}
-
 template <class F, Cache cache>
 HWY_NOINLINE void narrow_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
   const Parameter<typename F::Lanes> gamma(a.gamma, ones<float>.data(), a.cols),
@@ -97,15 +90,18 @@ HWY_NOINLINE void narrow_rows(const ForwardArguments& a, int64_t begin, int64_t 
   auto x = F::Input::of(a.x, begin, x_stride);
   auto y = F::Output::of(a.y, begin, y_stride);
   Batch<F> batches[2] = {};
-  sum_batch<F>(x, x_stride, n, HWY_MIN(most, end - begin), batches[0]);
+  const auto sum_batch = [&](typename F::Input from, int64_t count, Batch<F>& batch) HWY_ATTR {
+    for (int64_t r = 0; r < count; ++r, from = from.at(x_stride))
+      sum_row<F>(from, n, &batch.sum[r], &batch.squares[r]);
+  };
+  sum_batch(x, HWY_MIN(most, end - begin), batches[0]);
   int now = 0;
   for (int64_t row = begin; row < end; row += most, now ^= 1) {
     const int64_t count = HWY_MIN(most, end - row);
     Batch<F>& batch = batches[now];
     finish_batch<F>(a, row, x, share, count, batch);
     if (HWY_LIKELY(row + most < end))
-      sum_batch<F>(x.at(most * x_stride), x_stride, n, HWY_MIN(most, end - row - most),
-                   batches[now ^ 1]);
+      sum_batch(x.at(most * x_stride), HWY_MIN(most, end - row - most), batches[now ^ 1]);
     auto ahead = x.later(0, 2 * most, x_stride).ahead();
     for (int64_t r = 0; r < count; ++r) {
       if (cache == Cache::bypass) y.prefetch_head(policy::head_rows_ahead, y_stride);

@@ -40,7 +40,6 @@ HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::
   };
   size_t begin = 0, end = n;
   const Tail<L> tail(n);
-  auto last = L::zero_step();
   if constexpr (cache == Cache::bypass) {
     const auto lines = y.lines(n);
     begin = lines.begin;
@@ -52,9 +51,9 @@ HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::
     });
   } else {
     end -= tail.count;
-    // It overlaps the columns before it: read before the loop writes, for y may be x.
-    if (tail.count) last = x.load(tail);
   }
+  // The tail overlaps the columns before it: read before the loop writes, for y may be x.
+  const auto last = x.load(tail);
   const auto column = static_cast<int64_t>(begin);
   const auto from = x.at(column), next = ahead.at(column);
   const Q gammas = gamma.at(column), betas = beta.at(column);

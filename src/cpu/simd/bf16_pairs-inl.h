@@ -38,7 +38,6 @@ struct Bf16Pairs {
     return in_register(
         hn::BitCast(Bits(), hn::LoadU(Halves(), reinterpret_cast<const uint16_t*>(from))));
   }
-  static HWY_INLINE Step zero_step() { return hn::Zero(Bits()); }
   static HWY_INLINE V part(Step step, Part<0>) { return hn::BitCast(D(), hn::ShiftLeft<16>(step)); }
   static HWY_INLINE V part(Step step, Part<1>) {
     return hn::BitCast(D(), hn::And(step, hn::Set(Bits(), 0xffff0000u)));

@@ -168,7 +168,6 @@ struct InOrder {
   static HWY_INLINE V load(const T* from) {
     return load_elements(D(), from);
   }
-  static HWY_INLINE V zero_step() { return hn::Zero(D()); }
   static HWY_INLINE V part(V step, Part<0>) { return step; }
   template <typename T>
   static HWY_INLINE V load_parameter(const T* from) {

@@ -27,10 +27,6 @@ struct RowInput {
   /// The step at column i, for L::part().
   HWY_INLINE auto load(size_t i) const { return L::load(first + i); }
   HWY_INLINE auto load(const Tail<L>& tail) const { return tail.load(first); }
-  /// The same, for a caller that writes the tail last and in place: nothing if there is none.
-  HWY_INLINE auto load_ahead(const Tail<L>& tail) const {
-    return tail.count ? tail.load(first) : L::zero_step();
-  }
   /// One element, of a dtype that is its own compute type.
   HWY_INLINE T element(size_t i) const { return first[i]; }
 
