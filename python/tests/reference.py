@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 STEPS = 64
-MEAN_STEPS = 4
+MEAN_STEPS = 4  # sqrt(log2 64k)
 
 
 @dataclass
