@@ -9,7 +9,7 @@ namespace fusednorm::emulator {
 namespace {
 
 // flags of the instructions here, beside kNarrowAddress
-constexpr uint8_t kRelaxed = 1, kDrops = 2, kExpects = 4, kParity = 8, kTries = 16;
+constexpr uint8_t kRelaxed = 1, kDrops = 2, kExpects = 4, kParity = 8;
 
 template <class Body>
 void at_each(Warp& w, const Instruction& i, uint32_t active, MbarrierUse use, const Body& body) {
@@ -129,9 +129,8 @@ void decode_arrive(Decoder& d, Form& form, Instruction& out, bool drops) {
   if (d.operand_count() > 2) out.b = d.source(d.operand(2), Type::U32);
 }
 
-void decode_wait(Decoder& d, Form& form, Instruction& out, bool tries) {
+void decode_wait(Decoder& d, Form& form, Instruction& out) {
   if (form.take("parity")) out.flags |= kParity;
-  if (tries) out.flags |= kTries;
   take_order(form, out, "acquire");
   out.space = take_space(form, false);
   if (form.take_type() != Type::B64) form.unsupported();
@@ -159,7 +158,7 @@ void decode_mbarrier(Decoder& d, Form& form, Instruction& out) {
       return decode_arrive(d, form, out, step == 4);
     case 5:
     case 6:
-      return decode_wait(d, form, out, step == 6);
+      return decode_wait(d, form, out);
     case 7:
       if (form.take_type() != Type::B64) form.unsupported();
       out.handler = pending_count;
