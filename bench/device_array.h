@@ -51,8 +51,7 @@ struct DeviceArrays {
 
   explicit DeviceArrays(const problems::Problem& p)
       : in(extent_of(p, source(p)), source_dtype(p), p.offset[source(p)]),
-        y(extent_of(p, p.is_forward() ? problems::kY : problems::kDy), p.y_dtype,
-          p.offset[p.is_forward() ? problems::kY : problems::kDy]),
+        y(extent_of(p, y_or_dy(p)), p.y_dtype, p.offset[y_or_dy(p)]),
         gamma(p.param_groups * p.cols, p.param_dtype, p.offset[0]),
         beta(p.is_forward() || p.from_y() ? p.param_groups * p.cols : 0, p.param_dtype,
              p.offset[0]),
@@ -111,6 +110,9 @@ struct DeviceArrays {
  private:
   static int source(const problems::Problem& p) {
     return p.is_forward() ? static_cast<int>(problems::kX) : static_cast<int>(problems::kSource);
+  }
+  static int y_or_dy(const problems::Problem& p) {
+    return p.is_forward() ? static_cast<int>(problems::kY) : static_cast<int>(problems::kDy);
   }
   static DType source_dtype(const problems::Problem& p) {
     return p.is_forward() ? p.x_dtype : p.from_y() ? p.y_dtype : p.row_dtype();
