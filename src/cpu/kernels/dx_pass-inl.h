@@ -106,8 +106,8 @@ struct DxRange {
 };
 
 /// What is left of a row when [range.begin, range.begin + written) are: the rest of its range, then
-/// the unaligned head and tail, or the tail. `last_dy`, `last_source` and `last_added` are the tail's
-/// operands, read before dx overwrote them.
+/// the unaligned head and tail, or the tail. `last_dy`, `last_source` and `last_added` are the
+/// tail's operands, read before dx overwrote them.
 template <class B, Cache cache, class Dy, class Source, class Addend, class Added>
 HWY_INLINE void write_rest(const WriteRow<B>& w, DxRange<B, cache> range, size_t written,
                            const Tail<typename B::Lanes>& tail, Dy last_dy, Source last_source,
