@@ -43,7 +43,19 @@ const char* const kProblems[] = {
     "backward:f32:11x66000:residual=f32", "backward_from_y:bf16/f32:9x20000:residual=bf16",
     "backward:bf16/f32:24x128:inner=6:outer=2000:groups=6", "backward:f32:1000x17:groups=3x100",
     "backward:bf16/f32:300x64:groups=12:op=rms_norm:gamma_offset=1",
-    "backward_from_y:f32:130x99:groups=2x50", "backward:bf16/f32:3x70001:groups=2"};
+    "backward_from_y:f32:130x99:groups=2x50", "backward:bf16/f32:3x70001:groups=2",
+    // Runs of rows: taken in turns with those of other groups or inner rows, by group in one block
+    // and in several, and a group a row.
+    "backward:bf16/f32:3000x64:groups=7x3:op=rms_norm", "backward:f32:1500x17:inner=3:outer=60",
+    "backward:f32:2000x33:groups=2x100", "backward:bf16:700x40:residual=f32:groups=700",
+    "backward_from_y:f32:900x31:groups=5:gamma_offset=1:residual=f32",
+    "forward:bf16/f32:900x64:groups=5:gamma_offset=1:inner=3:outer=200",
+    // Rows between two passes, taken whole and shared by threads.
+    "forward:bf16:33x1000:residual=bf16:rounding=via_x", "forward:f16:129x99:residual=f32",
+    "forward:f32/f16/f16:3x70001:rounding=via_param:residual=f32",
+    "backward:bf16:257x96:residual=f32", "backward:f32/bf16/bf16:9x20000:residual=f32",
+    "backward_from_y:f16:5x70001:residual=f32",
+    "backward:bf16/f32:4x70001:inner=2:outer=150000:residual=bf16"};
 
 /// The problems that the backend takes.
 std::vector<Problem> taken_problems() {
