@@ -95,7 +95,7 @@ def _output_dtype(arguments: dict[str, Any]) -> torch.dtype:
 def _affine(
     h: Tensor, gamma: Tensor | None, beta: Tensor | None, arguments: dict[str, Any]
 ) -> Tensor:
-    """Return the output for normalised values in the compute dtype, with the operator's rounding."""
+    """Return the output for normalised values in the compute dtype, rounded as it should be."""
     dtype, compute = _output_dtype(arguments), h.dtype
     rounding = arguments.get("rounding", "once")
     if rounding == "via_x":
