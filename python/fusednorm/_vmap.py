@@ -167,7 +167,7 @@ def _in_place(operator: OpOverload) -> Rule:
         for tensor in ("input", "residual"):
             arguments[tensor] = _front(arguments[tensor], dims[tensor])
         operator(**arguments)
-        return (), ()
+        return None, None
 
     return rule
 
