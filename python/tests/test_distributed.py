@@ -169,6 +169,20 @@ def check_dtensor_of_the_family():
     ):
         check_sharded(norm, (q, table), (heads, Shard(0)), (dq,), (heads, Shard(0)))
         check_sharded(norm, (q, table), (Shard(0), whole), (dq,), (Shard(0), total))
+    # A mesh of two dimensions, with every subset of the gradients.
+    plane = dist.device_mesh.init_device_mesh("cpu", (WORLD, 1))
+    for wanted in range(1, 16):
+        both, none = [Shard(0), Shard(1)], [Replicate(), Replicate()]
+        tensors = (make(4, 8, 16), make(4, 8, 16), w, b)
+        leaves = [
+            distribute_tensor(t, plane, place).requires_grad_(bool(wanted >> i & 1))
+            for i, (t, place) in enumerate(zip(tensors, (both, both, none, none)))
+        ]
+        y, _ = fusednorm.add_layer_norm(leaves[0], leaves[1], (16,), *leaves[2:])
+        y.backward(distribute_tensor(tensors[0], plane, both))
+        assert [leaf.grad is not None for leaf in leaves] == [
+            bool(wanted >> i & 1) for i in range(4)
+        ]
     # In place.
     with torch.no_grad():
         y, s = fusednorm.add_rms_norm(x, r, (16,), w)
