@@ -55,11 +55,13 @@ Fatbin read_fatbin(const void* wrapper) {
   const uint64_t size = read<uint64_t>(data + 8);
   const uint8_t* at = data + read<uint16_t>(data + 6);
   const uint8_t* const end = at + size;
-  while (at + 64 <= end) {
+  while (end - at >= 64) {
     const uint16_t kind = read<uint16_t>(at);
     const uint32_t header = read<uint32_t>(at + 4);
     const uint64_t payload = read<uint64_t>(at + 8);
-    if (header < 64 || at + header + payload > end) {
+    // Room left, not addresses, is compared: a sum of addresses could wrap.
+    const uint64_t room = static_cast<uint64_t>(end - at);
+    if (header < 64 || header > room || payload > room - header) {
       out.error = "malformed fat binary: an entry reaches past its end";
       return out;
     }
