@@ -1,6 +1,7 @@
 // Reads the fat binary that nvcc embeds: which PTX texts it holds, and why one cannot be used.
 #include "fatbin.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -25,7 +26,9 @@ int target_of(std::string_view ptx, char& suffix) {
   if (sm == std::string_view::npos) return 0;
   int value = 0;
   size_t k = sm + 3;
-  for (; k < ptx.size() && ptx[k] >= '0' && ptx[k] <= '9'; ++k) value = value * 10 + (ptx[k] - '0');
+  // More than four digits are no architecture; they must not overflow.
+  for (; k < ptx.size() && ptx[k] >= '0' && ptx[k] <= '9'; ++k)
+    value = std::min(value * 10 + (ptx[k] - '0'), 99999);
   if (k < ptx.size() && (ptx[k] == 'a' || ptx[k] == 'f')) suffix = ptx[k];
   return value;
 }
