@@ -90,7 +90,7 @@ fuzz: $(STAMPS)/system-fuzz
 	tools/fuzz $(FUZZ_SECONDS)
 
 docs: $(STAMPS)/venv-docs
-	tools/build-docs build/site
+	$(PYTHON) tools/build-docs build/site
 
 docs-serve: docs
 	$(PYTHON) -m http.server --directory build/site 8000
