@@ -16,10 +16,11 @@ from fusednorm._load import load_operators
 
 load_operators()
 
-from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
-from fusednorm._build import VERSION as __version__  # noqa: E402
+from fusednorm import _build  # noqa: E402  (the operators must exist first)
+from fusednorm import _vmap as _vmap  # noqa: E402
 from fusednorm.conversion import convert, revert  # noqa: E402
 from fusednorm.functional import layer_norm  # noqa: E402
 from fusednorm.module import LayerNorm  # noqa: E402
 
+__version__ = _build.VERSION
 __all__ = ["LayerNorm", "convert", "layer_norm", "revert"]
