@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend: describe a device once, plan a problem (a pure function), run the plan on a
 // stream.
 //
@@ -45,13 +46,16 @@ Result<Device> query(int ordinal);
 /// Which kernel a row of this width gets; docs/cuda.md draws each.
 enum class Kernel : std::uint8_t {
   none,     ///< an empty problem: nothing to launch
-  warp,     ///< 1 to 32 lanes a row, the row in registers
-  block,    ///< a block a row, the row in registers
+  narrow,   ///< 1 to 32 lanes a row, the row in registers
+  wide,     ///< a block's warps share a row, the row in registers
   cluster,  ///< a cluster of blocks a row, parts merged through distributed shared memory (sm_90+)
-  split,    ///< a row over many blocks in two launches
-  reread,   ///< a block a row, the row read again through L2
+  reread,   ///< forward: a block a row, the row read again through L2
+  split,    ///< forward: a row over many blocks, in two launches
+  strips,   ///< backward: columns in strips, x and dy read twice, in two launches
+  columns,  ///< backward, the second launch: dgamma and dbeta from partial sums
 };
 
+/// One launch, decided when the plan is made; a run fills in the arguments.
 struct Launch {
   Kernel kernel = Kernel::none;
   int lanes_per_row = 0;       ///< threads that share a row (a cluster's blocks together)
@@ -60,12 +64,18 @@ struct Launch {
   int blocks_per_row = 0;   ///< cluster size, or parts of a split row
   std::int64_t blocks = 0;  ///< grid size
   std::size_t shared_bytes = 0;
+  const void* function = nullptr;  ///< the kernel, for rows of any alignment
+  /// The kernel for rows that all start on a 16-byte boundary, which only a run can know, and its
+  /// shared memory. Null: `function` serves these, too.
+  const void* aligned_function = nullptr;
+  std::size_t aligned_shared_bytes = 0;
 };
 
 struct ForwardPlan {
   ForwardProblem problem;
   Device device;
   Launch launch;
+  Launch second;  ///< of a split row
   std::size_t workspace_bytes = 0;
 };
 
@@ -73,8 +83,11 @@ struct BackwardPlan {
   BackwardProblem problem;
   Device device;
   Launch launch;
-  std::int64_t partials =
-      0;  ///< rows of the [partials, cols] arrays that dgamma and dbeta are summed from
+  Launch second;                   ///< column sums, and dx of strips
+  std::int64_t column_blocks = 0;  ///< of the second launch of strips: those that sum columns
+  std::int64_t writers = 0;        ///< blocks (clusters) that share the rows of a parameter group
+  std::int64_t chunks = 0;         ///< partial sums that each of them leaves
+  std::int64_t partials = 0;       ///< rows of partial sums for each row of dgamma and dbeta
   std::size_t workspace_bytes = 0;
 };
 

@@ -40,10 +40,6 @@ class DeviceMemory {
 }  // namespace
 
 std::string CudaBackend::leaves_out(const Problem& problem) const {
-  const std::string lacking =
-      lacks(problem, {"op=rms_norm", "beta of rms_norm", "rounding", "gamma_offset", "residual",
-                      "groups", "inner", "16-bit parameters of f32 x"});
-  if (!lacking.empty()) return lacking;
   if (emulated() && size_of(problem) > Size::medium) return "too large for an emulated device";
   return {};
 }

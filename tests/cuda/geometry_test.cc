@@ -1,12 +1,12 @@
 // The arithmetic of problems too large to run: geometry, policy and workspace, on the functions
 // that kernels use.
-#include "geometry.h"
+#include "plan/geometry.h"
 
 #include <gtest/gtest.h>
 
 #include "fusednorm/cuda.h"
-#include "kernel_sizes.h"
-#include "layout.h"
+#include "plan/shared_memory.h"
+#include "plan/sizes.h"
 
 namespace fusednorm::cuda {
 namespace {
@@ -105,7 +105,7 @@ TEST(Policy, EveryWidthFitsTheSharedMemoryOfEveryArchitecture) {
           EXPECT_LE(back->launch.shared_bytes + most_static_bytes, static_cast<std::size_t>(shared))
               << explain(*back);
           // A row of whole segments asks for no more than a ragged one.
-          if (back->launch.kernel == Kernel::block) {
+          if (back->launch.kernel == Kernel::wide) {
             const Geometry g = backward_geometry(backward);
             EXPECT_LE(back->launch.threads_per_block, wide_threads) << explain(*back);
             EXPECT_EQ(back->launch.threads_per_block % (g.segments * warp_lanes), 0);

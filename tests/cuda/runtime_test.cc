@@ -9,7 +9,6 @@
 #include "cuda_backend.h"
 #include "emulation.h"
 #include "guarantees.h"
-#include "kernels.h"
 #include "mentions.h"
 
 namespace fusednorm::testing {
@@ -198,10 +197,7 @@ TEST(CudaStreams, TheSharedMemoryLimitOfAKernelDoesNotDependOnWhoSetItLast) {
     (void)cudaFree(workspace);
     EXPECT_GT(plan->launch.shared_bytes, std::size_t{44} << 10) << "this launch asks for no limit";
     cudaFuncAttributes attributes{};
-    const auto kernels = cuda::backward_finder(DType::f32, DType::f32, true);
-    EXPECT_EQ(cudaFuncGetAttributes(&attributes,
-                                    kernels.wide({plan->launch.vectors_per_thread, false, false})),
-              cudaSuccess);
+    EXPECT_EQ(cudaFuncGetAttributes(&attributes, plan->launch.function), cudaSuccess);
     return attributes.maxDynamicSharedSizeBytes;
   };
   const int of_many_rows = limit_after(16);  // eight rows a block where shared memory allows

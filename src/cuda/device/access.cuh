@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row, or a segment of one, between memory and registers: 16 bytes an access where rows allow it,
+// else an element. Only the size of an element matters here.
+#pragma once
+
+#include "device/elements.cuh"
+
+namespace fusednorm::cuda {
+
+/// Whether an array is read again: gamma, beta and partial sums are, and stay in the caches; x, dy,
+/// y and dx are not, and pass by them.
+enum class Reuse { none, soon };
+
+/// `count` (2 or 4) words at base + offset. The offset is an immediate, which the intrinsics would
+/// not make of it.
+template <int count, int offset, Reuse reuse>
+__device__ __forceinline__ void load_words(std::uint32_t* to, const std::byte* base) {
+  const std::size_t place = __cvta_generic_to_global(base);
+  if constexpr (count > 4) {
+    load_words<4, offset, reuse>(to, base);
+    load_words<count - 4, offset + 16, reuse>(to + 4, base);
+  } else if constexpr (count == 4 && reuse == Reuse::none) {
+    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4 + %5];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(place), "n"(offset));
+  } else if constexpr (count == 4) {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4 + %5];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(place), "n"(offset));
+  } else if constexpr (reuse == Reuse::none) {
+    asm volatile("ld.global.cs.v2.u32 {%0, %1}, [%2 + %3];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "l"(place), "n"(offset));
+  } else {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2 + %3];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "l"(place), "n"(offset));
+  }
+}
+
+template <int count, int offset>
+__device__ __forceinline__ void store_words(std::byte* base, const std::uint32_t* from) {
+  const std::size_t place = __cvta_generic_to_global(base);
+  if constexpr (count > 4) {
+    store_words<4, offset>(base, from);
+    store_words<count - 4, offset + 16>(base, from + 4);
+  } else if constexpr (count == 4) {
+    asm volatile("st.global.cs.v4.u32 [%0 + %1], {%2, %3, %4, %5};" ::"l"(place), "n"(offset),
+                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  } else {
+    asm volatile("st.global.cs.v2.u32 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "r"(from[0]),
+                 "r"(from[1])
+                 : "memory");
+  }
+}
+
+/// Two neighbouring elements, an access each; zero, or nothing, for those that do not exist.
+template <int size>
+__device__ __forceinline__ void load_pair(std::uint32_t* to, const std::byte* at, bool first,
+                                          bool second) {
+  if constexpr (size == 2) {
+    const auto* halves = reinterpret_cast<const std::uint16_t*>(at);
+    std::uint32_t low = 0, high = 0;
+    if (first) low = halves[0];
+    if (second) high = halves[1];
+    to[0] = low | high << 16;
+  } else {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      std::uint32_t words[size / 4] = {};
+      if (e == 0 ? first : second) {
+        if constexpr (size == 4) {
+          words[0] = reinterpret_cast<const std::uint32_t*>(at)[e];
+        } else {
+          const uint2 both = reinterpret_cast<const uint2*>(at)[e];
+          words[0] = both.x;
+          words[1] = both.y;
+        }
+      }
+#pragma unroll
+      for (int w = 0; w < size / 4; ++w) to[e * (size / 4) + w] = words[w];
+    }
+  }
+}
+template <int size>
+__device__ __forceinline__ void store_pair(std::byte* at, const std::uint32_t* from, bool first,
+                                           bool second) {
+  if constexpr (size == 2) {
+    auto* halves = reinterpret_cast<std::uint16_t*>(at);
+    if (first) halves[0] = static_cast<std::uint16_t>(from[0]);
+    if (second) halves[1] = static_cast<std::uint16_t>(from[0] >> 16);
+  } else if constexpr (size == 4) {
+    auto* words = reinterpret_cast<std::uint32_t*>(at);
+    if (first) words[0] = from[0];
+    if (second) words[1] = from[1];
+  } else {
+    auto* words = reinterpret_cast<uint2*>(at);
+    if (first) words[0] = make_uint2(from[0], from[1]);
+    if (second) words[1] = make_uint2(from[2], from[3]);
+  }
+}
+
+/// body(k, at, offset) for each of a lane's vectors: vector k lies at `at`, a pointer, and a
+/// constant number of bytes further.
+template <typename Tile, int size, typename Bytes, typename Body>
+__device__ __forceinline__ void each_vector(Bytes* from, Extent extent, const Body& body) {
+  if constexpr (Tile::spread && Tile::vectors > 1) {
+    const std::int64_t jump = std::int64_t{extent.pitch} * size;
+    each<Tile::vectors>([&](auto k) {
+      body(k, from, std::integral_constant<int, 0>());
+      from = advance(from, jump);
+    });
+  } else {
+    each<Tile::vectors>([&](auto k) {
+      body(k, from, std::integral_constant<int, k.value * Tile::pitch * size>());
+    });
+  }
+}
+
+/// all(k, at, offset) for each vector that exists, part(k, at, left) where `left` elements of it
+/// do, none(k) where none does.
+template <typename Tile, int size, typename Bytes, typename All, typename Part, typename None>
+__device__ __forceinline__ void each_of_row(Bytes* from, Extent extent, const All& all,
+                                            const Part& part, const None& none) {
+  each_vector<Tile, size>(from, extent, [&](auto k, Bytes* at, auto offset) {
+    if constexpr (k.value < Tile::always) {
+      all(k, at, offset);
+    } else {
+      const int left = extent.left<Tile>(k.value);
+      if (left > 0) {
+        if (left >= Tile::vector)
+          all(k, at, offset);
+        else
+          part(k, at + offset.value, left);
+      } else {
+        none(k);
+      }
+    }
+  });
+}
+
+/// How a kernel reads and writes a lane's part of a row: all of it in vectors; in vectors as far as
+/// it exists; or element by element, where rows do not start on a vector's boundary.
+enum class Access { whole, vectors, elements };
+template <Access access>
+using AccessAs = std::integral_constant<Access, access>;
+
+/// body(AccessAs<…>()), for what the row allows.
+template <typename Tile, bool full, typename Body>
+__device__ __forceinline__ void with_access(Extent extent, const Body& body) {
+  if (full || (!Tile::last_only && extent.complete && extent.vectorised))
+    body(AccessAs<Access::whole>());
+  else if (extent.vectorised)
+    body(AccessAs<Access::vectors>());
+  else
+    body(AccessAs<Access::elements>());
+}
+
+/// A lane's part of a tile from memory; `from` is the lane's first column. Columns that do not
+/// exist are zero.
+template <typename Tile, int size, Access access, Reuse reuse = Reuse::none>
+__device__ __forceinline__ void load_tile_words(Words<Tile, size>& words, const std::byte* from,
+                                                Extent extent) {
+  constexpr int vector = Tile::vector, vector_words = vector * size / 4, pair_words = size / 2;
+  const auto whole = [&](auto k, const std::byte* at, auto offset) {
+    load_words<vector_words, offset.value, reuse>(words + k.value * vector_words, at);
+  };
+  const auto one_by_one = [&](auto k, const std::byte* at, auto offset) {
+#pragma unroll
+    for (int j = 0; j < vector; j += 2) {
+      load_pair<size>(words + k.value * vector_words + j / 2 * pair_words,
+                      at + offset.value + j * size, true, true);
+    }
+  };
+  const auto part = [&](auto k, const std::byte* at, int left) {
+#pragma unroll
+    for (int j = 0; j < vector; j += 2) {
+      load_pair<size>(words + k.value * vector_words + j / 2 * pair_words, at + j * size, j < left,
+                      j + 1 < left);
+    }
+  };
+  const auto none = [&](auto k) {
+#pragma unroll
+    for (int w = 0; w < vector_words; ++w) words[k.value * vector_words + w] = 0;
+  };
+  if constexpr (access == Access::whole)
+    each_vector<Tile, size>(from, extent, whole);
+  else if constexpr (access == Access::vectors)
+    each_of_row<Tile, size>(from, extent, whole, part, none);
+  else
+    each_of_row<Tile, size>(from, extent, one_by_one, part, none);
+}
+
+template <typename Tile, int size, Access access>
+__device__ __forceinline__ void store_tile_words(std::byte* to, const Words<Tile, size>& words,
+                                                 Extent extent) {
+  constexpr int vector = Tile::vector, vector_words = vector * size / 4, pair_words = size / 2;
+  const auto whole = [&](auto k, std::byte* at, auto offset) {
+    store_words<vector_words, offset.value>(at, words + k.value * vector_words);
+  };
+  const auto one_by_one = [&](auto k, std::byte* at, auto offset) {
+#pragma unroll
+    for (int j = 0; j < vector; j += 2) {
+      store_pair<size>(at + offset.value + j * size,
+                       words + k.value * vector_words + j / 2 * pair_words, true, true);
+    }
+  };
+  const auto part = [&](auto k, std::byte* at, int left) {
+#pragma unroll
+    for (int j = 0; j < vector; j += 2) {
+      store_pair<size>(at + j * size, words + k.value * vector_words + j / 2 * pair_words, j < left,
+                       j + 1 < left);
+    }
+  };
+  const auto none = [](auto) {};
+  if constexpr (access == Access::whole)
+    each_vector<Tile, size>(to, extent, whole);
+  else if constexpr (access == Access::vectors)
+    each_of_row<Tile, size>(to, extent, whole, part, none);
+  else
+    each_of_row<Tile, size>(to, extent, one_by_one, part, none);
+}
+
+/// The same with conversion.
+template <typename Tile, bool full, int size, Reuse reuse = Reuse::none>
+__device__ __forceinline__ void load_tile(typename Tile::Values& values, const std::byte* from,
+                                          DType dtype, Extent extent) {
+  Words<Tile, size> words;
+  with_access<Tile, full>(extent, [&](auto access) {
+    load_tile_words<Tile, size, access.value, reuse>(words, from, extent);
+  });
+  unpack_tile<Tile, size>(values, words, dtype);
+}
+template <typename Tile, bool full, int size>
+__device__ __forceinline__ void store_tile(std::byte* to, const typename Tile::Values& values,
+                                           DType dtype, Extent extent) {
+  Words<Tile, size> words;
+  pack_tile<Tile, size>(words, values, dtype);
+  with_access<Tile, full>(
+      extent, [&](auto access) { store_tile_words<Tile, size, access.value>(to, words, extent); });
+}
+
+}  // namespace fusednorm::cuda

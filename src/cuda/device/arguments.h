@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels are given, by value. Everything that is the same for all rows of a call and that no
+// inner loop depends on is a field here, not a template argument: dtypes of x, y and the
+// parameters, the norm, its rounding, whether there is a residual.
+#pragma once
+
+#include "device/rows.h"
+#include "fusednorm/problem.h"
+
+namespace fusednorm::cuda {
+
+/// gamma and beta: tables of map.groups rows of cols elements. Null: 1 and 0.
+struct Parameters {
+  const std::byte* gamma = nullptr;
+  const std::byte* beta = nullptr;
+  double gamma_offset = 0;
+  DType dtype = DType::f32;
+  int vectorised = 0;  ///< every row of both tables starts on a vector's boundary
+};
+
+struct ForwardArguments {
+  RowArray x;
+  RowArray y;
+  RowArray residual;
+  RowArray sum;
+  Parameters parameters;
+  RowMap map;
+  void* mean;  ///< null: not wanted
+  void* rstd;
+  void* moments;  ///< split rows only: [rows, segments] SegmentMoments
+  std::int64_t cols;
+  std::int64_t row_step;  ///< rows that the grid takes at once
+  std::int64_t segments;
+  double eps;
+  double reciprocal_cols;
+  int vectors;     ///< of a lane, by the geometry; a kernel may have room for more
+  int lanes_log2;  ///< narrow rows: lanes a row
+  int blocks_per_row;
+  int vectorised;  ///< every row of every array starts on a vector's boundary
+  Operation operation;
+  Rounding rounding;
+  DType row_dtype;   ///< of the row that is normalised
+  DType xhat_dtype;  ///< what xhat is rounded to, unless rounding is `once`
+};
+
+struct BackwardArguments {
+  RowArray dy;      ///< null: zeros
+  RowArray source;  ///< x, the stored sum, or y
+  RowArray dx;      ///< null: not wanted
+  RowArray ds;
+  RowArray dresidual;
+  Parameters parameters;
+  RowMap map;
+  const void* mean;  ///< null: zeros
+  const void* rstd;
+  void* partials;  ///< dgamma [groups * partial_count, cols], then dbeta; null: neither is wanted
+  void* row_sums;  ///< strips only: [rows, segments] pairs
+  std::int64_t cols;
+  std::int64_t segments;
+  std::int64_t partial_count;  ///< of a parameter group
+  std::int64_t writers;  ///< blocks (clusters) that share a parameter group's rows: each takes
+                         ///< every writers-th and leaves `chunks` partials
+  std::int64_t index_step;       ///< rows of a group that its writers take at once
+  std::int64_t statistics_step;  ///< bytes from a thread's mean to its next
+  Divider per_step;              ///< divides by index_step
+  double reciprocal_cols;
+  int chunks;
+  int vectors;
+  int lanes_log2;
+  int blocks_per_row;
+  int vectorised;
+  Operation operation;
+  DType row_dtype;
+};
+
+/// The last launch of a backward pass: partial sums to dgamma and dbeta.
+struct ColumnArguments {
+  const void* partials;
+  void* dgamma;  ///< null: not wanted
+  void* dbeta;
+  std::int64_t groups;
+  std::int64_t partial_count;
+  std::int64_t cols;
+  DType dtype;
+};
+
+}  // namespace fusednorm::cuda

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// gamma + gamma_offset and beta of a lane's columns, in registers.
+#pragma once
+
+#include "device/access.cuh"
+#include "device/arguments.h"
+
+namespace fusednorm::cuda {
+
+/// A lane's part of one row of gamma or beta; `first` is the lane's first column. Columns that do
+/// not exist hold zero; an absent array holds `otherwise`.
+template <typename Tile>
+__device__ __forceinline__ void load_parameter(typename Tile::Values& values,
+                                               const std::byte* table, const Parameters& parameters,
+                                               std::int64_t first, Extent extent,
+                                               typename Tile::C otherwise) {
+  using C = typename Tile::C;
+  if (table == nullptr) {
+    fill(values, both(otherwise));
+    return;
+  }
+  extent.vectorised = parameters.vectorised != 0;
+  with_size<Tile>(static_cast<int>(size_of(parameters.dtype)), [&](auto size) {
+    load_tile<Tile, false, size.value, Reuse::soon>(values, table + first * size.value,
+                                                    parameters.dtype, extent);
+  });
+}
+
+/// take_beta(values), where beta is wanted, then gamma in `values`. One loop for both, so that the
+/// code that reads a table exists once.
+template <typename Tile, bool want_beta, typename TakeBeta>
+__device__ __forceinline__ void load_parameters(typename Tile::Values& values,
+                                                const Parameters& parameters, std::int64_t first,
+                                                Extent extent, const TakeBeta& take_beta) {
+  using C = typename Tile::C;
+#pragma unroll 1
+  for (int which = want_beta ? 0 : 1; which < 2; ++which) {
+    load_parameter<Tile>(values, which == 0 ? parameters.beta : parameters.gamma, parameters, first,
+                         extent, which == 0 ? C(0) : C(1));
+    if (which == 0) take_beta(values);
+  }
+  if (parameters.gamma_offset != 0 && parameters.gamma != nullptr) {
+    const Pair<C> offset = both(static_cast<C>(parameters.gamma_offset));
+#pragma unroll
+    for (int p = 0; p < Tile::pairs; ++p) values[p] = add(values[p], offset);
+  }
+}
+
+}  // namespace fusednorm::cuda

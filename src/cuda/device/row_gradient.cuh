@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row of a backward pass on the registers of its lanes: its share of the sums over the row and
+// over columns, and its gradient.
+#pragma once
+
+#include "device/kept.cuh"
+#include "device/parameters.cuh"
+#include "device/row_output.cuh"
+#include "device/warp_sums.cuh"
+#include "norms/norm.h"
+
+namespace fusednorm::cuda {
+
+/// 1 / gamma; infinite for 0, which makes 0 / 0, NaN, of xhat there: y says nothing of x.
+__device__ __forceinline__ float2 reciprocal(float2 v) {
+  return {__frcp_rn(v.x), __frcp_rn(v.y)};
+}
+__device__ __forceinline__ double2 reciprocal(double2 v) {
+  return {1.0 / v.x, 1.0 / v.y};
+}
+
+/// A row's two sums over its segments, which lie in global memory.
+template <typename C>
+__device__ __forceinline__ norms::GradientSums<C> sum_segments(const norms::GradientSums<C>* parts,
+                                                               std::int64_t segments, int lane) {
+  norms::GradientSums<C> total{0, 0};
+  for (std::int64_t s = lane; s < segments; s += warp_lanes) {
+    total.g += parts[s].g;
+    total.g_xhat += parts[s].g_xhat;
+  }
+  RowLanes<warp_lanes>(0).sum_both(total.g, total.g_xhat);
+  return total;
+}
+
+/// Where a lane's part of a row lies.
+template <typename C, bool from_y>
+struct BackwardPlace {
+  const std::byte* dy;
+  const std::byte* source;
+  std::byte* dx;
+  const C* mean;
+  const C* rstd;
+
+  /// `first` is the lane's first column.
+  __device__ __forceinline__ BackwardPlace(const BackwardArguments& a, std::int64_t row,
+                                           std::int64_t first) {
+    move(a, row, first);
+  }
+  __device__ __forceinline__ void move(const BackwardArguments& a, std::int64_t row,
+                                       std::int64_t first) {
+    dy = kept(static_cast<const std::byte*>(row_address(a.dy, a.map, row, first)));
+    source = kept(static_cast<const std::byte*>(row_address(a.source, a.map, row, first)));
+    dx = kept(row_address(a.dx, a.map, row, first));
+    mean = static_cast<const C*>(a.mean) + row;
+    rstd = static_cast<const C*>(a.rstd) + row;
+  }
+
+  /// The row that this lane takes next; row_of() is asked only where steps are not even.
+  template <typename Row>
+  __device__ __forceinline__ void next(const BackwardArguments& a, const Row& row_of,
+                                       std::int64_t first) {
+    if (a.map.even_steps == 0) return move(a, row_of(), first);
+    dy = kept(advance(dy, a.dy.step_bytes));
+    source = kept(advance(source, a.source.step_bytes));
+    dx = kept(advance(dx, a.dx.step_bytes));
+    if constexpr (!from_y) mean = advance(mean, a.statistics_step);
+    rstd = advance(rstd, a.statistics_step);
+  }
+};
+
+/// A lane's part of one row. Once loaded, `g` holds dy * gamma and `xhat` the normalised row:
+/// nothing is computed twice, and no more registers are live than the two.
+template <typename Tile, bool from_y>
+struct BackwardRow {
+  using C = typename Tile::C;
+  using P = Pair<C>;
+  using Sums = norms::GradientSums<C>;
+  using Place = BackwardPlace<C, from_y>;
+  typename Tile::Values g;
+  typename Tile::Values xhat;
+  C rstd;
+
+  /// Adds to the column sums, which need no sum over the row, and returns the lane's share of the
+  /// row's sums. Without dy all of them are zero, whatever the source holds.
+  template <bool full, bool want_columns, typename Gamma, typename Beta>
+  __device__ __forceinline__ Sums load(const BackwardArguments& a, const Place& place,
+                                       Extent extent, bool exists, const Gamma& gamma,
+                                       const Beta& beta, typename Tile::Values& dgamma,
+                                       typename Tile::Values& dbeta) {
+    if (a.dy.data == nullptr) {
+      fill(g, both(C(0)));
+      fill(xhat, both(C(0)));
+      rstd = 0;
+      return {C(0), C(0)};
+    }
+    load_gradient_and_source<Tile, full, from_y>(g, xhat, a, place.dy, place.source, extent);
+    rstd = exists ? *place.rstd : C(0);
+    C mean = 0;
+    if constexpr (!from_y) {
+      if (a.mean != nullptr && exists) mean = *place.mean;
+    }
+    // Missing columns must not bring the mean, which may be NaN, into any sum.
+    each_pair_cleared<Tile, full>(xhat, extent, [&](int p) {
+      if constexpr (from_y) {
+        const P b = beta[p];
+        xhat[p] = add(xhat[p], P{-b.x, -b.y});
+      } else {
+        xhat[p] = mul(add(xhat[p], both(-mean)), both(rstd));
+      }
+    });
+    P g_sum, weighted;
+    each_pair<Tile, full>(extent, [&](int p) {
+      const P dy = g[p], own_gamma = gamma[p];
+      g[p] = mul(dy, own_gamma);
+      g_sum = p == 0 ? g[p] : add(g_sum, g[p]);
+      // y - beta holds gamma already.
+      const P factor = from_y ? dy : g[p];
+      weighted = p == 0 ? mul(factor, xhat[p]) : multiply_add(factor, xhat[p], weighted);
+      if constexpr (from_y) xhat[p] = mul(xhat[p], reciprocal(own_gamma));
+      if constexpr (want_columns) {
+        dgamma[p] = multiply_add(dy, xhat[p], dgamma[p]);
+        dbeta[p] = add(dbeta[p], dy);
+      }
+    });
+    return {sum_of(g_sum), sum_of(weighted)};
+  }
+
+  /// The row's gradient, from its sums, to where it is wanted.
+  template <bool full, typename Row>
+  __device__ __forceinline__ void store(const BackwardArguments& a, const Place& place,
+                                        Extent extent, Sums sums, C reciprocal_cols,
+                                        const Row& row_of, std::int64_t first) {
+    const auto factors = norms::gradient_factors(a.operation, sums, rstd, reciprocal_cols);
+    const P constant = both(factors.constant), slope = both(factors.slope);
+    each_pair<Tile, full>(extent, [&](int p) {
+      xhat[p] = multiply_add(xhat[p], slope, multiply_add(g[p], both(rstd), constant));
+    });
+    store_gradient<Tile, full>(xhat, a, place.dx, row_of, first, extent);
+  }
+};
+
+/// Whether a lane has registers for gamma beside x, dy and the column sums.
+template <typename Tile>
+inline constexpr bool gamma_fits = Tile::elements* static_cast<int>(sizeof(typename Tile::C) /
+                                                                    4) <= backward_lane_registers;
+
+/// Whether any gradient of rows is wanted.
+__device__ __forceinline__ bool wants_rows(const BackwardArguments& a) {
+  return a.dx.data != nullptr || a.dresidual.data != nullptr;
+}
+
+/// What a block keeps in dynamic shared memory: beta in a backward from y, gamma where registers do
+/// not suffice, and room for half its groups' column sums.
+template <typename Tile, bool from_y, bool keep_gamma>
+struct BackwardShared {
+  using C = typename Tile::C;
+  Kept<Tile> beta;
+  Kept<Tile> gamma;
+  uint4* sums;
+
+  __device__ __forceinline__ explicit BackwardShared(uint4* block)
+      : beta(block), gamma(block + (from_y ? Tile::pieces * blockDim.x : 0)) {
+    sums = block + ((from_y ? 1 : 0) + (keep_gamma ? 1 : 0)) * Tile::pieces * blockDim.x;
+  }
+
+  template <typename Index>
+  __device__ __forceinline__ void load(const BackwardArguments& a,
+                                       typename Tile::Values& in_registers, Index first,
+                                       Extent extent) const {
+    load_parameters<Tile, from_y>(in_registers, a.parameters, first, extent,
+                                  [&](const auto& values) { beta.store(values); });
+    if constexpr (keep_gamma) gamma.store(in_registers);
+  }
+
+  /// The column sums are added up even where neither dgamma nor dbeta is wanted: a second loop
+  /// without them would double the kernels for little, memory being what limits them.
+  template <bool full, typename Row>
+  __device__ __forceinline__ typename Row::Sums load_row(Row& here, const BackwardArguments& a,
+                                                         const typename Row::Place& place,
+                                                         Extent extent, bool exists,
+                                                         const typename Tile::Values& in_registers,
+                                                         typename Tile::Values& dgamma,
+                                                         typename Tile::Values& dbeta) const {
+    if constexpr (keep_gamma)
+      return here.template load<full, true>(a, place, extent, exists, gamma, beta, dgamma, dbeta);
+    else
+      return here.template load<full, true>(a, place, extent, exists, in_registers, beta, dgamma,
+                                            dbeta);
+  }
+};
+
+}  // namespace fusednorm::cuda

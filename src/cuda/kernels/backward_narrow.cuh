@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward, rows of one warp or less. Blocks stay for many rows of a parameter group and keep gamma
+// and both column sums in registers; each leaves rows of partial column sums for columns.cuh.
+#pragma once
+
+#include "device/column_partials.cuh"
+#include "device/row_gradient.cuh"
+#include "plan/sizes.h"
+
+namespace fusednorm::cuda {
+
+/// How many rows of a group of `count` a thread takes that begins with the `index`-th.
+__device__ __forceinline__ int turns_of(std::int64_t index, std::int64_t count,
+                                        const BackwardArguments& a) {
+  return index < count ? static_cast<int>(a.per_step.quotient(count - 1 - index)) + 1 : 0;
+}
+
+/// The rows of a warp hold the same columns in lanes that lie `lanes` apart: all of them get the
+/// sum.
+template <typename Tile, typename Lanes>
+__device__ __forceinline__ void sum_over_rows_of_warp(typename Tile::Values& dgamma,
+                                                      typename Tile::Values& dbeta,
+                                                      const Lanes& lanes) {
+#pragma unroll 1
+  for (int apart = lanes.count; apart < warp_lanes; apart *= 2) {
+#pragma unroll
+    for (int p = 0; p < Tile::pairs; ++p) {
+      dgamma[p].x += __shfl_xor_sync(every_lane, dgamma[p].x, apart);
+      dgamma[p].y += __shfl_xor_sync(every_lane, dgamma[p].y, apart);
+      dbeta[p].x += __shfl_xor_sync(every_lane, dbeta[p].x, apart);
+      dbeta[p].y += __shfl_xor_sync(every_lane, dbeta[p].y, apart);
+    }
+  }
+}
+
+/// `lanes` lanes a row; 0: as many as a.lanes_log2 says, up to 16. One block a multiprocessor: as
+/// few partial sums as there can be.
+template <typename S, int lanes_, int vectors, bool from_y, bool roomy>
+__global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_threads
+                                                                   : stretched_threads,
+                                  1) backward_narrow(BackwardArguments a) {
+  using T = Tile<S, lanes_ == 0 ? warp_lanes / 2 : lanes_, vectors,
+                 lanes_ == warp_lanes && !roomy ? vectors - 1 : 0, lanes_ == 0>;
+  using C = typename T::C;
+  extern __shared__ uint4 dynamic_shared[];
+  const BackwardShared<T, from_y, !gamma_fits<T>> shared(dynamic_shared);
+  const RowLanes<lanes_> lanes(a.lanes_log2);
+  const int lane = lanes.lane(), in_warp = lanes.row_in_warp(),
+            rows_per_warp = lanes.rows_per_warp();
+  const int first = lane * T::vector;
+  const Extent every =
+      Extent::of<T>(a.cols, lanes.count * T::elements, lanes.count, lane, a.vectorised != 0);
+  const bool whole = a.vectorised && a.cols == lanes.count * T::elements;
+  const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
+  const unsigned writer = blockIdx.x % static_cast<unsigned>(a.writers);
+  // Each warp takes rows_per_warp neighbouring rows; the rows that are left over in the last turn
+  // are those of the first warps of all blocks.
+  const std::int64_t block_index = static_cast<std::int64_t>(writer) * rows_per_warp;
+  const std::int64_t warp_index = (threadIdx.x / warp_lanes * a.writers + writer) * rows_per_warp;
+  const std::int64_t index = warp_index + in_warp;
+  for (std::int64_t group = blockIdx.x / static_cast<unsigned>(a.writers); group < a.map.groups;
+       group += gridDim.x / static_cast<unsigned>(a.writers)) {
+    typename T::Values gamma, dgamma, dbeta;
+    shared.load(a, gamma, group * a.cols + first, every);
+    fill(dgamma, both(C(0)));
+    fill(dbeta, both(C(0)));
+    const std::int64_t count = a.map.rows_of(group);
+    // The block's turns; those of the lanes' own rows; and those in which all the warp's rows exist
+    // and are whole.
+    const int turns = turns_of(block_index, count, a), own_turns = turns_of(index, count, a);
+    const int whole_turns = whole ? turns_of(warp_index + rows_per_warp - 1, count, a) : 0;
+    BackwardRow<T, from_y> here;
+    BackwardPlace<C, from_y> place(a, a.map.row_of(group, index), first);
+    int turn = 0;
+    const auto row_now = [&] { return a.map.row_of(group, index + turn * a.index_step); };
+    const auto work = [&](auto full, Extent extent, bool exists) {
+      norms::GradientSums<C> total = shared.template load_row<full.value>(
+          here, a, place, extent, exists, gamma, dgamma, dbeta);
+      if (wants_rows(a)) {
+        lanes.sum_both(total.g, total.g_xhat);
+        here.template store<full.value>(a, place, extent, total, reciprocal_cols, row_now, first);
+      }
+      ++turn;
+      place.next(a, row_now, first);
+    };
+    for (int chunk = 0; chunk < a.chunks; ++chunk) {
+      const int end = min(turns, turn + rows_per_partial), whole_end = kept(min(end, whole_turns));
+      while (turn < whole_end) work(std::true_type(), every, true);
+      while (turn < end) {
+        const bool exists = turn < own_turns;
+        if (lanes_ == warp_lanes && !exists) {  // for the whole warp
+          turn = end;
+          break;
+        }
+        work(std::false_type(), exists ? every : every.none(), exists);
+      }
+      if (!a.partials) continue;
+      sum_over_rows_of_warp<T>(dgamma, dbeta, lanes);
+      // Then by warps; lanes of further rows hold the same sums and do no harm.
+      leave_partials<T>(a, shared.sums, dgamma, dbeta,
+                        group * a.partial_count + chunk * a.writers + writer,
+                        threadIdx.x / warp_lanes, blockDim.x / warp_lanes, threadIdx.x % warp_lanes,
+                        warp_lanes, first, in_warp == 0 ? every : every.none());
+    }
+  }
+}
+
+}  // namespace fusednorm::cuda

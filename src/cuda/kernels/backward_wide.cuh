@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward, rows of several warps: x and dy are read once. Blocks stay for many rows of a parameter
+// group and keep gamma and both column sums in registers.
+#pragma once
+
+#include "device/block_exchange.cuh"
+#include "kernels/backward_narrow.cuh"
+
+namespace fusednorm::cuda {
+
+/// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
+/// clustered: a cluster of blocks a row instead, one group each.
+template <typename S, int vectors, bool from_y, bool clustered, bool whole, bool roomy>
+__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
+    backward_wide(BackwardArguments a) {
+  if (clustered && !clusters_exist) return no_clusters_here();
+  using T = WideTile<S, vectors, roomy, whole>;
+  static_assert(!whole || gamma_fits<T>, "there are no registers for these");
+  using C = typename T::C;
+  using Sums = SharedSums<C, clustered>;
+  __shared__ typename Sums::Slots slots;
+  static_assert(sizeof slots <= most_static_bytes);
+  extern __shared__ uint4 dynamic_shared[];
+  const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
+  const int segments = static_cast<int>(a.segments);
+  const int warps = clustered ? blockDim.x / warp_lanes : segments;
+  const int groups = clustered ? 1 : blockDim.x / (warps * warp_lanes);
+  const int row_group = clustered ? 0 : warp / warps;
+  const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
+  const int segment = rank * warps + warp - row_group * warps;
+  const WidePlace<T, whole> own(a, segment, lane);
+  // Rows that are not whole segments need more registers to find their way.
+  const BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(dynamic_shared);
+  Sums::clear(slots);
+  Sums sums(slots, segments, segment, row_group, warps);
+  const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
+  const unsigned writers = static_cast<unsigned>(a.writers);
+  const unsigned cluster = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
+  const unsigned clusters = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
+  const unsigned writer = cluster % writers;
+  // The rows that are left over in the last turn are those of the first groups of all blocks.
+  const std::int64_t index = static_cast<std::int64_t>(row_group) * writers + writer;
+  for (std::int64_t group = cluster / writers; group < a.map.groups; group += clusters / writers) {
+    typename T::Values gamma, dgamma, dbeta;
+    shared.load(a, gamma, group * a.cols + own.first, own.extent);
+    fill(dgamma, both(C(0)));
+    fill(dbeta, both(C(0)));
+    const std::int64_t count = a.map.rows_of(group);
+    const int turns = turns_of(writer, count, a), own_turns = turns_of(index, count, a);
+    BackwardRow<T, from_y> here;
+    BackwardPlace<C, from_y> place(a, a.map.row_of(group, index), own.first);
+    int turn = 0;
+    const auto row_now = [&] { return a.map.row_of(group, index + turn * a.index_step); };
+    for (int chunk = 0; chunk < a.chunks; ++chunk) {
+      const int end = min(turns, turn + rows_per_partial), own_end = kept(min(end, own_turns));
+      while (turn < own_end) {
+        norms::GradientSums<C> total =
+            shared.template load_row<whole>(here, a, place, own.extent, true, gamma, dgamma, dbeta);
+        if (wants_rows(a)) {
+          sums.sum(total.g, total.g_xhat, a.blocks_per_row);
+          here.template store<whole>(a, place, own.extent, total, reciprocal_cols, row_now,
+                                     own.first);
+        }
+        ++turn;
+        place.next(a, row_now, own.first);
+      }
+      turn = end;
+      if (a.partials) {
+        leave_partials<T>(a, shared.sums, dgamma, dbeta,
+                          group * a.partial_count + chunk * a.writers + writer, row_group, groups,
+                          (warp - row_group * warps) * warp_lanes + lane, warps * warp_lanes,
+                          own.first, own.extent);
+      }
+    }
+  }
+  // No block may leave while another still writes to its slots.
+  if constexpr (clustered) cluster_barrier();
+}
+
+}  // namespace fusednorm::cuda

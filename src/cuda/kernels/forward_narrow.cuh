@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward, rows of one warp or less: the row in registers, a warp for 1 to 32 rows at a time.
+// Blocks stay for many rows and keep gamma and beta in registers.
+#pragma once
+
+#include "device/kept.cuh"
+#include "device/parameters.cuh"
+#include "device/row_moments.cuh"
+#include "device/row_output.cuh"
+#include "plan/sizes.h"
+
+namespace fusednorm::cuda {
+
+template <typename C>
+constexpr int registers_of(int elements) {
+  return elements * static_cast<int>(sizeof(C) / 4);
+}
+
+/// Whether a lane has registers for gamma and beta beside x; if not, they are read from shared
+/// memory for every row.
+template <typename Tile>
+inline constexpr bool parameters_fit =
+    registers_of<typename Tile::C>(Tile::elements) <= forward_lane_registers;
+
+/// gamma and beta of a lane's columns in a kernel that stays for many rows; read again when a row
+/// is of another group than the last. `shared` is this warp's, if any.
+template <typename Tile, bool keep_gamma, bool keep_beta>
+struct ForwardParameters {
+  typename Tile::Values gamma, beta;
+  Kept<Tile> kept_gamma, kept_beta;
+  std::int64_t group = -1;
+
+  __device__ __forceinline__ ForwardParameters(Kept<Tile> in_gamma, Kept<Tile> in_beta)
+      : kept_gamma(in_gamma), kept_beta(in_beta) {}
+
+  __device__ __forceinline__ void load(const ForwardArguments& a, std::int64_t first,
+                                       Extent extent) {
+    load_parameters<Tile, true>(gamma, a.parameters, first, extent, [&](const auto& values) {
+      if constexpr (keep_beta) {
+        kept_beta.store(values);
+      } else {
+#pragma unroll
+        for (int p = 0; p < Tile::pairs; ++p) beta[p] = values[p];
+      }
+    });
+    if constexpr (keep_gamma) kept_gamma.store(gamma);
+  }
+
+  /// Those of `row`.
+  __device__ __forceinline__ void follow(const ForwardArguments& a, std::int64_t row,
+                                         std::int64_t first, Extent extent) {
+    if (a.map.groups == 1) return;
+    const std::int64_t wanted = a.map.group_of(row < a.map.rows ? row : a.map.rows - 1);
+    if (wanted == group) return;
+    group = wanted;
+    load(a, wanted * a.cols + first, extent);
+  }
+
+  template <bool full>
+  __device__ __forceinline__ void store(typename Tile::Values& values, const ForwardArguments& a,
+                                        std::byte* y, Extent extent, typename Tile::C rstd,
+                                        typename Tile::C shift) const {
+    if constexpr (keep_gamma)
+      store_y<Tile, full>(values, a, y, extent, kept_gamma, kept_beta, rstd, shift);
+    else if constexpr (keep_beta)
+      store_y<Tile, full>(values, a, y, extent, gamma, kept_beta, rstd, shift);
+    else
+      store_y<Tile, full>(values, a, y, extent, gamma, beta, rstd, shift);
+  }
+};
+
+/// Lanes of a tile whose number of lanes may be known at run time only.
+template <typename S, int lanes, int vectors, bool roomy>
+using NarrowTile = Tile<S, lanes == 0 ? warp_lanes / 2 : lanes, vectors,
+                        lanes == warp_lanes && !roomy ? vectors - 1 : 0, lanes == 0>;
+
+/// `lanes` lanes a row; 0: as many as a.lanes_log2 says, up to 16. A whole warp gets as few vectors
+/// as the row needs, so that only the last can be incomplete, unless the kernel is `roomy`.
+template <typename S, int lanes_, int vectors, bool roomy>
+__global__ void __launch_bounds__(
+    narrow_threads, narrow_blocks(registers_of<Compute<S>>(Tile<S, 32, vectors>::elements)))
+    forward_narrow(ForwardArguments a) {
+  using T = NarrowTile<S, lanes_, vectors, roomy>;
+  using C = typename T::C;
+  constexpr bool keep = !parameters_fit<T>;
+  extern __shared__ uint4 dynamic_shared[];
+  const RowLanes<lanes_> lanes(a.lanes_log2);
+  const int cols = static_cast<int>(a.cols), lane = lanes.lane(), first = lane * T::vector;
+  const Extent every =
+      Extent::of<T>(cols, lanes.count * T::elements, lanes.count, lane, a.vectorised != 0);
+  // One row of parameters for the block, or one for each warp.
+  const int place = a.map.groups == 1 ? 0 : threadIdx.x / warp_lanes;
+  const int places = a.map.groups == 1 ? 1 : narrow_threads / warp_lanes;
+  const Kept<T> kept_beta(dynamic_shared, place), kept_gamma(dynamic_shared, places + place);
+  ForwardParameters<T, keep, keep> parameters(kept_gamma, kept_beta);
+  if (a.map.groups == 1) {
+    if (!keep || threadIdx.x < warp_lanes) parameters.load(a, first, every);
+    if constexpr (keep) __syncthreads();
+  }
+  const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols)),
+          reciprocal_lanes = lane_share<T>(cols, lanes.count);
+  std::int64_t row = static_cast<std::int64_t>(blockIdx.x) *
+                         (narrow_threads / warp_lanes * lanes.rows_per_warp()) +
+                     lanes.row_in_block();
+  const std::byte* x = kept(row_address(a.x, a.map, row, first));
+  std::byte* y = kept(row_address(a.y, a.map, row, first));
+  // A warp's lanes stay together: they look at the warp's first and last row, not at their own.
+  const int in_warp = lanes.row_in_warp(), last_in_warp = lanes.rows_per_warp() - 1;
+  const bool centred = norms::has_mean(a.operation);
+  const auto work = [&](auto full, Extent extent) {
+    typename T::Values values;
+    parameters.follow(a, row, first, every);
+    load_row<T, full.value>(values, a, x, row, first, extent);
+    const SegmentMoments<C> moments = tile_moments<T, full.value>(
+        values, extent, lanes, a.operation, reciprocal, reciprocal_lanes);
+    const C rstd = reciprocal_root(norms::variance_of(moments.squares, reciprocal) + eps);
+    if (lane == 0 && (full.value || extent.count > 0)) {
+      store_statistics(a, row, moments.centre + moments.settled().rest, rstd);
+    }
+    parameters.template store<full.value>(values, a, y, extent, rstd,
+                                          centred ? -moments.rest * rstd : C(0));
+    row += a.row_step;
+    if (a.map.even_steps != 0) {
+      x = kept(advance(x, a.x.step_bytes));
+      y = kept(advance(y, a.y.step_bytes));
+    } else {
+      x = kept(row_address(a.x, a.map, row, first));
+      y = kept(row_address(a.y, a.map, row, first));
+    }
+  };
+  if (a.vectorised && cols == lanes.count * T::elements) {
+    while (row + (last_in_warp - in_warp) < a.map.rows) work(std::true_type(), every);
+  }
+  while (row - in_warp < a.map.rows) {
+    work(std::false_type(), lanes_ == warp_lanes || row < a.map.rows ? every : every.none());
+  }
+}
+
+}  // namespace fusednorm::cuda

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward, rows of several warps: a block, or a cluster of blocks, a row; a segment a warp, in
+// registers.
+#pragma once
+
+#include "device/block_exchange.cuh"
+#include "kernels/forward_narrow.cuh"
+
+namespace fusednorm::cuda {
+
+/// How many columns each warp of a row has.
+template <typename Tile, bool whole>
+__device__ __forceinline__ auto cols_of_segments(const ForwardArguments& a, Extent extent) {
+  if constexpr (whole) {
+    return [](int) { return Tile::cols; };
+  } else {
+    const int cols = static_cast<int>(a.cols);
+    if (extent.pitch == Tile::pitch) return SegmentCols<int>{0, a.vectors * Tile::pitch, cols};
+    const int before_last = a.vectors - 1;
+    return SegmentCols<int>{before_last * Tile::pitch, Tile::pitch,
+                            cols - before_last * extent.pitch};
+  }
+}
+
+/// `whole`: aligned rows of whole segments. Other rows need more registers to find their way, so
+/// there beta waits in (dynamic) shared memory; they are spread over all warps, so that only the
+/// last vector asks what exists, unless the kernel is `roomy`.
+template <typename S, int vectors, bool clustered, bool whole, bool roomy>
+__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
+    forward_wide(ForwardArguments a) {
+  if (clustered && !clusters_exist) return no_clusters_here();
+  if constexpr (clustered) cluster_arrive_started();
+  using T = WideTile<S, vectors, roomy, whole>;
+  using C = typename T::C;
+  using Exchange = MomentExchange<C, clustered>;
+  __shared__ typename Exchange::Slots slots;
+  static_assert(sizeof slots <= most_static_bytes);
+  extern __shared__ uint4 dynamic_shared[];
+  const int lane = threadIdx.x % warp_lanes;
+  const int warps = blockDim.x / warp_lanes;
+  const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
+  const int segment = rank * warps + threadIdx.x / warp_lanes;
+  const WidePlace<T, whole> own(a, segment, lane);
+  const auto cols_of = cols_of_segments<T, whole>(a, own.extent);
+  // A warp without columns may have any.
+  const C reciprocal_count = C(1) / static_cast<C>(cols_of(segment) > 0 ? cols_of(segment) : 1);
+  constexpr C reciprocal_lanes = C(1) / warp_lanes;
+  // Where registers do not suffice: beta, then gamma.
+  constexpr bool keep_gamma = !parameters_fit<T>, keep_beta = !whole || keep_gamma;
+  ForwardParameters<T, keep_gamma, keep_beta> parameters(
+      Kept<T>(dynamic_shared + T::pieces * blockDim.x), Kept<T>(dynamic_shared));
+  if (a.map.groups == 1) parameters.load(a, own.first, own.extent);
+  const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),
+          eps = kept(static_cast<C>(a.eps));
+  std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
+  const std::byte* x = row_address(a.x, a.map, row, own.first);
+  std::byte* y = row_address(a.y, a.map, row, own.first);
+  if constexpr (clustered) cluster_wait_started();
+  const RowLanes<warp_lanes> lanes(0);
+  const bool centred = norms::has_mean(a.operation);
+  typename T::Values values;
+  for (int parity = 0; row < a.map.rows; row += a.row_step, parity ^= 1) {
+    parameters.follow(a, row, own.first, own.extent);
+    load_row<T, whole>(values, a, x, row, own.first, own.extent);
+    const SegmentMoments<C> moments = tile_moments<T, whole>(values, own.extent, lanes, a.operation,
+                                                             reciprocal_count, reciprocal_lanes);
+    Exchange::share(slots.of[parity], moments, segment, a);
+    const RowStatistics<C> statistics = merge_moments(
+        slots.of[parity], static_cast<int>(a.segments), cols_of, reciprocal_cols, eps, lane);
+    if (segment == 0 && lane == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
+    parameters.template store<whole>(values, a, y, own.extent, statistics.rstd,
+                                     statistics.shift(moments.centre, centred));
+    if (a.map.even_steps != 0) {
+      x = kept(advance(x, a.x.step_bytes));
+      y = kept(advance(y, a.y.step_bytes));
+    } else {
+      x = kept(row_address(a.x, a.map, row + a.row_step, own.first));
+      y = kept(row_address(a.y, a.map, row + a.row_step, own.first));
+    }
+  }
+  // No block may leave while another still writes to its slots.
+  if constexpr (clustered) cluster_barrier();
+}
+
+}  // namespace fusednorm::cuda

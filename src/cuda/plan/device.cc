@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks the CUDA runtime what a plan needs to know of a device.
+#include "kernels/kernels.h"
+#include "plan/geometry.h"
+#include "run/launch.h"
+
+namespace fusednorm::cuda {
+
+namespace {
+
+/// Kernels with clusters are empty in code for architectures that have none. A library built for an
+/// A100 alone also runs on an H100, from PTX, and must not launch those there.
+cudaError_t code_has_clusters(int ordinal, bool& result) {
+  int current = 0;
+  cudaError_t error = cudaGetDevice(&current);
+  if (error == cudaSuccess && current != ordinal) error = cudaSetDevice(ordinal);
+  if (error != cudaSuccess) return error;
+  const int vectors =
+      geometry_of(std::int64_t{1} << 40, sizeof(float), forward_lane_registers).vectors;
+  cudaFuncAttributes attributes{};
+  error = cudaFuncGetAttributes(&attributes, forward_kernels_f32().wide({vectors, true, true}));
+  result = attributes.ptxVersion >= 90;
+  if (current == ordinal) return error;
+  const cudaError_t back = cudaSetDevice(current);
+  return error == cudaSuccess ? back : error;
+}
+
+}  // namespace
+
+Result<Device> query(int ordinal) {
+  Device device;
+  device.ordinal = ordinal;
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return failed("cudaGetDeviceCount", error);
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    return Status::invalid_argument("ordinal = " + std::to_string(ordinal) + ": expected one of " +
+                                    std::to_string(count) + " devices");
+  }
+  int major = 0, minor = 0, shared_block = 0, l2 = 0;
+  const std::pair<int*, cudaDeviceAttr> facts[] = {
+      {&major, cudaDevAttrComputeCapabilityMajor},
+      {&minor, cudaDevAttrComputeCapabilityMinor},
+      {&device.multiprocessors, cudaDevAttrMultiProcessorCount},
+      {&shared_block, cudaDevAttrMaxSharedMemoryPerBlockOptin},
+      {&l2, cudaDevAttrL2CacheSize}};
+  for (const auto& [value, attribute] : facts) {
+    if (const cudaError_t error = cudaDeviceGetAttribute(value, attribute, ordinal);
+        error != cudaSuccess) {
+      return failed("cudaDeviceGetAttribute", error);
+    }
+  }
+  device.compute_capability = 10 * major + minor;
+  device.shared_bytes_per_block = shared_block;
+  device.l2_bytes = l2;
+  device.clusters = major >= 9;
+  if (device.clusters) {
+    if (const cudaError_t error = code_has_clusters(ordinal, device.clusters); error != cudaSuccess)
+      return failed("cudaFuncGetAttributes", error);
+  }
+  return device;
+}
+
+}  // namespace fusednorm::cuda

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a row lies on the lanes of a GPU: a function of cols, the row's dtype and the pass alone.
+// Kernels and plans share it; it fixes the order of every row's reduction, and with it the row's
+// bits.
+#pragma once
+
+#include <cstdint>
+
+#include "host_device.h"
+
+namespace fusednorm::cuda {
+
+inline constexpr int warp_lanes = 32;
+
+/// Bytes that one access of one lane moves.
+inline constexpr int vector_bytes = 16;
+
+/// Registers decide how much of a row a lane can hold. Forward: x, gamma and beta, 3 x 32 of 128
+/// registers. Backward: x, dy, gamma and both column sums, 5 x 16 of 128. f64 takes two registers
+/// an element, and its arithmetic more of the rest: three quarters of that.
+inline constexpr int forward_lane_registers = 32;
+inline constexpr int backward_lane_registers = 16;
+
+/// A lane may hold a quarter more, with its part of gamma (forward: and beta) in shared memory,
+/// where that saves a warp that would have little to do: 1025 columns on three warps would cost
+/// half as much again as 1024 on two. A block keeps at most this many bytes so.
+inline constexpr int most_kept_bytes = 40 << 10;
+
+/// Narrow rows: a lane takes at least this many registers' worth, so that shuffles do not outweigh
+/// the work.
+inline constexpr int narrow_lane_registers = 8;
+
+struct Geometry {
+  int lanes;              ///< that share a row, or a segment of it: 1, 2, 4, 8, 16 or 32
+  int vectors;            ///< of vector_bytes that each lane holds
+  int vector_elements;    ///< elements in a vector
+  std::int64_t segments;  ///< warps' worth of columns in a row
+
+  /// Columns that `lanes` lanes hold: a segment.
+  FUSEDNORM_HOST_DEVICE constexpr int segment_cols() const {
+    return lanes * vectors * vector_elements;
+  }
+};
+
+FUSEDNORM_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// Elements of a row that a lane holds at most, and with stretching, in whole vectors.
+FUSEDNORM_HOST_DEVICE constexpr int widest_lane(int element, int lane_registers) {
+  return element == 8 ? lane_registers * 3 / 8 : lane_registers;
+}
+FUSEDNORM_HOST_DEVICE constexpr int longest_lane(int element, int lane_registers) {
+  const int vector = vector_bytes / element, widest = widest_lane(element, lane_registers);
+  return (widest + widest / 4) / vector * vector;
+}
+
+/// The same in vectors, for a pass that stretches lanes or does not.
+FUSEDNORM_HOST_DEVICE constexpr int widest_vectors(int element, int lane_registers) {
+  return widest_lane(element, lane_registers) / (vector_bytes / element);
+}
+FUSEDNORM_HOST_DEVICE constexpr int longest_vectors(int element, int lane_registers, bool stretch) {
+  return stretch ? longest_lane(element, lane_registers) / (vector_bytes / element)
+                 : widest_vectors(element, lane_registers);
+}
+
+/// f64 rows of a warp and more share kernels with room for the longest lanes: few use f64, and its
+/// arithmetic is slow enough to hide what the room costs. So do ragged rows of clusters, of all
+/// dtypes.
+FUSEDNORM_HOST_DEVICE constexpr bool roomy_kernels(int element) {
+  return element == 8;
+}
+
+/// Whether `warps` warps should take a row that is longer than they usually hold: a row of one warp
+/// that fits, and others where at most half of the lanes, or all, get a vector more.
+FUSEDNORM_HOST_DEVICE constexpr bool stretches(std::int64_t cols, std::int64_t warps, int element,
+                                               int lane_registers) {
+  const int vector = vector_bytes / element, widest = widest_lane(element, lane_registers);
+  const int longest = longest_lane(element, lane_registers);
+  if (warps < 1 || longest == widest) return false;
+  if (warps == 1) return cols <= std::int64_t{warp_lanes} * longest;
+  const std::int64_t over = cols - warps * warp_lanes * widest, layer = warps * warp_lanes * vector;
+  const int arrays = lane_registers == forward_lane_registers ? 2 : 1;
+  const int compute_bytes = element == 8 ? 8 : 4;
+  return (over <= layer / 2 || over == layer) &&
+         warps <= most_kept_bytes / (warp_lanes * (widest + vector) * compute_bytes * arrays);
+}
+
+/// `element` is the size of an element of the row that is normalised in bytes; `lane_registers` is
+/// one of the two figures above.
+FUSEDNORM_HOST_DEVICE constexpr Geometry geometry_of(std::int64_t cols, int element,
+                                                     int lane_registers, bool stretch = true) {
+  const int vector = vector_bytes / element;
+  const bool is_double = element == 8;
+  const int narrow = is_double ? narrow_lane_registers / 2 : narrow_lane_registers;
+  const int widest = widest_lane(element, lane_registers);
+  int lanes = 1;
+  while (lanes < warp_lanes && static_cast<std::int64_t>(lanes) * narrow < cols) lanes *= 2;
+  if (lanes < warp_lanes) return {lanes, narrow / vector, vector, 1};
+  // As few warps as can hold the row, then as few vectors as those warps need.
+  std::int64_t warps =
+      cols == 0 ? 1 : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * widest);
+  const bool stretched = stretch && stretches(cols, warps - 1, element, lane_registers);
+  if (stretched) --warps;
+  const std::int64_t needed = divide_up(cols, warps * warp_lanes * vector);
+  const int least = narrow / vector;
+  const int vectors = needed < least ? least : static_cast<int>(needed);
+  const std::int64_t segments =
+      stretched ? warps : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * vectors * vector);
+  return {warp_lanes, vectors, vector, segments};
+}
+
+}  // namespace fusednorm::cuda

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policy table: which kernel a problem gets on a device, and in what numbers. Pure functions of
+// both; each number with the arithmetic behind it. docs/cuda.md draws the kernels.
+//
+//   columns (f32)         forward                                backward
+//   1 … 1024 / 512        narrow: 1 to 32 lanes a row            narrow
+//   … 16384 / 8192        wide: a warp a segment, a block a row  wide: as many rows a block as fit
+//   … 65536 / 32768       cluster of 2 to 8 blocks a row, sm_90+ cluster
+//   beyond, or before 90  reread: through L2; split: few rows    strips: x and dy read twice
+//   (also where a block has too little shared memory: 16384 / 8192 ragged columns on sm_75)
+//   few rows, wide        cluster, sm_90+                        cluster
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "device/rows.h"
+#include "fusednorm/cuda.h"
+#include "plan/shared_memory.h"
+
+namespace fusednorm::cuda::policy {
+
+inline bool has_clusters(const Device& device) {
+  return device.compute_capability >= 90 && device.clusters;
+}
+
+/// Blocks of `threads` threads that fit a multiprocessor at 128 registers a thread: 512 threads in
+/// all.
+constexpr int resident_blocks(int threads) {
+  return std::max(1, wide_threads / threads);
+}
+
+/// The smallest cluster whose blocks of up to 8 warps hold `segments`.
+constexpr int least_cluster(std::int64_t segments) {
+  int blocks = 2;
+  while (blocks * (cluster_threads / warp_lanes) < segments) blocks *= 2;
+  return blocks;
+}
+
+/// Blocks a row when rows alone do not fill the device: the largest cluster that leaves each block
+/// two warps and does not ask for more blocks than there are multiprocessors. 1: no cluster.
+inline int filling_cluster(std::int64_t rows, std::int64_t segments, const Device& device) {
+  int blocks = 1;
+  while (blocks < max_cluster_blocks && segments >= 4 * blocks &&
+         rows * 2 * blocks <= device.multiprocessors) {
+    blocks *= 2;
+  }
+  return blocks;
+}
+
+/// Blocks a row of a cluster launch, or 1 where a block holds the row and rows fill the device, or
+/// 0 where no cluster can hold it.
+inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
+  const bool fits_block = segments <= max_block_segments;
+  if (!has_clusters(device)) return fits_block ? 1 : 0;
+  if (segments > max_cluster_segments) return 0;
+  const int filling = filling_cluster(rows, segments, device);
+  return fits_block ? filling : std::max(filling, least_cluster(segments));
+}
+
+/// Backward, with fewer rows than multiprocessors: the largest cluster, for each cluster leaves a
+/// row of partials and few of them must do.
+inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
+  int blocks = blocks_per_row(rows, segments, device);
+  if (!has_clusters(device) || blocks == 0 || rows >= device.multiprocessors) return blocks;
+  while (blocks < max_cluster_blocks && segments >= 4 * blocks) blocks *= 2;
+  return blocks;
+}
+
+/// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
+/// to give every multiprocessor a block.
+inline int row_groups(std::int64_t rows, int row_threads, const Device& device) {
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1,
+                                                   wide_threads / row_threads));
+}
+
+/// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
+inline bool fits(std::size_t bytes, const Device& device) {
+  return static_cast<std::int64_t>(bytes) + most_static_bytes <= device.shared_bytes_per_block;
+}
+
+/// A long row is re-read by one block while rows fill half the device; with fewer, many blocks
+/// split it.
+inline bool splits(std::int64_t rows, std::int64_t segments, std::int64_t slot_bytes,
+                   const Device& device) {
+  return rows * 2 < device.multiprocessors ||
+         !fits(static_cast<std::size_t>(segments * slot_bytes), device);
+}
+
+/// The nearest number of blocks, `rows_per_block` rows each, that takes a multiple of `unit` rows
+/// at once, if that leaves at least 7/8 of them: then a thread's rows are evenly spaced in memory,
+/// or all of one parameter group, and neither has to be found anew for each row.
+inline std::int64_t even_blocks(std::int64_t blocks, std::int64_t rows_per_block,
+                                std::int64_t unit) {
+  if (unit <= 1) return blocks;
+  const std::int64_t least = unit / std::gcd(unit, rows_per_block);
+  const std::int64_t even = blocks / least * least;
+  return even * 8 >= blocks * 7 && even > 0 ? even : blocks;
+}
+
+/// Rows after which strides and parameter groups repeat; 1 where they are the same for all rows, or
+/// repeat too late to matter.
+template <typename Problem>
+std::int64_t period(const Problem& p) {
+  constexpr std::int64_t most = 1 << 16;
+  const std::int64_t inner = std::max<std::int64_t>(1, p.inner_rows);
+  const std::int64_t cycle = p.param_groups > 1 && p.rows_per_group < most && p.param_groups < most
+                                 ? p.param_groups * p.rows_per_group
+                                 : 1;
+  if (inner > most || cycle > most) return 1;
+  return std::lcm(inner, cycle);
+}
+
+inline Launch forward(const ForwardProblem& p, const Device& device) {
+  Launch launch;
+  if (p.rows == 0 || p.cols == 0) return launch;
+
+  const Geometry g = forward_geometry(p);
+  const std::int64_t many = device.multiprocessors;
+  launch.vectors_per_thread = g.vectors;
+  launch.lanes_per_row = g.lanes;
+  launch.blocks_per_row = 1;
+  if (g.segments == 1) {
+    const int rows_per_block = narrow_threads / g.lanes;
+    const int registers = tile_bytes(g.vectors, row_dtype(p)) / 4;
+    launch.kernel = Kernel::narrow;
+    launch.threads_per_block = narrow_threads;
+    launch.blocks = std::min(divide_up(p.rows, rows_per_block), many * narrow_blocks(registers));
+    launch.blocks = even_blocks(launch.blocks, rows_per_block, period(p));
+    launch.shared_bytes = forward_narrow_shared(p);
+    return launch;
+  }
+  const bool long_lanes =
+      g.vectors > widest_vectors(element_of(row_dtype(p)), forward_lane_registers);
+  const int cluster = long_lanes ? 1 : blocks_per_row(p.rows, g.segments, device);
+  // 0: no block holds the row, which may have more warps' worth of columns than an int counts.
+  const int warps = cluster > 0 ? static_cast<int>(divide_up(g.segments, cluster)) : 0;
+  // Whether rows are aligned is not known before run(): room for the worse case.
+  const std::size_t wide_shared = forward_wide_shared(p, warps * warp_lanes, cluster > 1, false);
+  if (cluster > 0 && fits(wide_shared, device)) {
+    launch.kernel = cluster > 1 ? Kernel::cluster : Kernel::wide;
+    launch.threads_per_block = warps * warp_lanes;
+    launch.blocks_per_row = cluster;
+    launch.lanes_per_row = cluster * launch.threads_per_block;
+    const std::int64_t fit = std::max<std::int64_t>(
+        1,
+        many * resident_blocks(cluster > 1 ? cluster_threads : launch.threads_per_block) / cluster);
+    launch.blocks = even_blocks(std::min(p.rows, fit), 1, period(p)) * cluster;
+    launch.shared_bytes = wide_shared;
+    return launch;
+  }
+  const int slot_bytes = 4 * element_of(compute_dtype(p.x_dtype));
+  launch.threads_per_block = wide_threads;
+  launch.lanes_per_row = wide_threads;
+  if (splits(p.rows, g.segments, slot_bytes, device)) {
+    launch.kernel = Kernel::split;
+    launch.blocks_per_row = static_cast<int>(
+        std::min(divide_up(g.segments, max_block_segments), divide_up(many, p.rows)));
+    launch.blocks = std::min(p.rows, many) * launch.blocks_per_row;
+  } else {
+    launch.kernel = Kernel::reread;
+    launch.blocks = std::min(p.rows, many);
+    launch.shared_bytes = static_cast<std::size_t>(g.segments) * slot_bytes;
+  }
+  return launch;
+}
+
+/// Blocks of a split row's first launch: a warp for each of `items` segments, two blocks a
+/// multiprocessor.
+inline std::int64_t split_moments_blocks(std::int64_t items, const Device& device) {
+  return std::min(divide_up(items, max_block_segments), 2 * std::int64_t{device.multiprocessors});
+}
+
+/// A backward's main launch, and how its blocks share rows.
+struct BackwardChoice {
+  Launch launch;
+  std::int64_t writers = 0;
+  std::int64_t chunks = 0;
+};
+
+/// Blocks (clusters) for each parameter group, `rows_at_once` rows each, when `fit` of them run at
+/// once; then their number in all.
+struct Writers {
+  std::int64_t per_group;
+  std::int64_t all;
+  std::int64_t turns;
+
+  Writers(const BackwardProblem& p, std::int64_t group_rows, std::int64_t rows_at_once,
+          std::int64_t fit) {
+    per_group =
+        std::clamp<std::int64_t>(fit / p.param_groups, 1, divide_up(group_rows, rows_at_once));
+    if (p.param_groups == 1) {
+      per_group = even_blocks(per_group, rows_at_once, period(p));
+    }
+    all = per_group * std::clamp<std::int64_t>(fit / per_group, 1, p.param_groups);
+    turns = divide_up(group_rows, per_group * rows_at_once);
+  }
+};
+
+/// The narrow backward kernel. Where parameter groups have few rows, blocks are smaller and more.
+inline BackwardChoice backward_narrow(const BackwardProblem& p, const Device& device,
+                                      Launch launch) {
+  const Geometry g = backward_geometry(p);
+  const std::int64_t group_rows = RowMap::of(p).rows_of(0);  // the most
+  const bool long_lanes = stretched(backward_tile_bytes(p, false, false), backward_lane_registers);
+  int threads = long_lanes ? stretched_threads : wide_threads;
+  const auto shared = [&] {
+    return backward_shared(p, threads, threads / warp_lanes, false, false);
+  };
+  const int most = threads;
+  while (!fits(shared(), device)) threads /= 2;
+  while (p.param_groups > 1 && threads % 64 == 0 && threads / g.lanes / 2 >= group_rows)
+    threads /= 2;
+  const int rows_at_once = threads / g.lanes;
+  const Writers writers(
+      p, group_rows, rows_at_once,
+      device.multiprocessors * std::int64_t{p.param_groups > 1 ? most / threads : 1});
+  launch.kernel = Kernel::narrow;
+  launch.threads_per_block = threads;
+  launch.blocks = writers.all;
+  launch.shared_bytes = shared();
+  return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+}
+
+inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
+  Launch launch;
+  const bool want_sums = p.want_dgamma || p.want_dbeta;
+  if (p.rows == 0 || p.cols == 0 || (!p.want_dx && !p.want_dresidual && !want_sums)) return {};
+  const Geometry g = backward_geometry(p);
+  const std::int64_t many = device.multiprocessors, group_rows = RowMap::of(p).rows_of(0);
+  launch.vectors_per_thread = g.vectors;
+  launch.lanes_per_row = g.lanes;
+  launch.blocks_per_row = 1;
+  if (g.segments == 1) return backward_narrow(p, device, launch);
+  const int cluster = backward_blocks_per_row(p.rows, g.segments, device);
+  const int row_threads = cluster == 1 ? static_cast<int>(g.segments) * warp_lanes : 0;
+  // Whether rows are aligned is not known before run(): the worse case must fit.
+  const auto shared_of = [&](int groups) {
+    return backward_shared(p, groups * row_threads, groups, false, false);
+  };
+  if (cluster == 1 && fits(shared_of(1), device)) {
+    int groups = static_cast<int>(
+        std::min<std::int64_t>(row_groups(p.rows, row_threads, device), group_rows));
+    while (!fits(shared_of(groups), device)) --groups;
+    launch.kernel = Kernel::wide;
+    launch.threads_per_block = groups * row_threads;
+    launch.lanes_per_row = row_threads;
+    const Writers writers(p, group_rows, groups, many * resident_blocks(launch.threads_per_block));
+    launch.blocks = writers.all;
+    launch.shared_bytes = shared_of(groups);
+    return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+  }
+  if (cluster > 1) {
+    launch.kernel = Kernel::cluster;
+    launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;
+    launch.blocks_per_row = cluster;
+    launch.lanes_per_row = cluster * launch.threads_per_block;
+    const Writers writers(p, group_rows, 1, std::max<std::int64_t>(1, many / cluster));
+    launch.blocks = writers.all * cluster;
+    launch.shared_bytes = backward_shared(p, launch.threads_per_block, 1, true, false);
+    return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+  }
+  launch.kernel = Kernel::strips;
+  launch.threads_per_block = strip_threads;
+  launch.lanes_per_row = strip_threads;
+  const std::int64_t chunks = divide_up(group_rows, rows_per_partial);
+  launch.blocks = std::min(p.param_groups * chunks * divide_up(g.segments, strip_warps),
+                           many * resident_blocks(strip_threads));
+  if (p.source == Source::y) {
+    launch.shared_bytes =
+        static_cast<std::size_t>(strip_threads) * tile_bytes(g.vectors, row_dtype(p));
+  }
+  return {launch, 1, chunks};
+}
+
+/// The launch that sums `partials` partials a column. A warp for every 16 of them: with fewer each,
+/// adding up the warps would cost more than it saves.
+inline Launch columns(const BackwardProblem& p, std::int64_t partials, const Device& device) {
+  Launch launch;
+  const auto warps = static_cast<int>(
+      std::clamp<std::int64_t>(divide_up(partials, partials_per_warp), 1, column_warps));
+  const std::int64_t fit = 4 * std::int64_t{device.multiprocessors} * (column_warps / warps);
+  launch.kernel = Kernel::columns;
+  launch.threads_per_block = warps * warp_lanes;
+  launch.blocks_per_row = 1;
+  launch.blocks = std::min(divide_up(p.cols, warp_lanes) * p.param_groups, fit);
+  return launch;
+}
+
+/// The second launch of strips, `column_blocks` blocks of which sum columns.
+inline Launch strip_dx(const BackwardProblem& p, Launch launch, std::int64_t column_blocks,
+                       const Device& device) {
+  const std::int64_t segments = backward_geometry(p).segments;
+  launch.blocks = column_blocks + std::min(p.rows * divide_up(segments, strip_segments),
+                                           2 * std::int64_t{device.multiprocessors});
+  return launch;
+}
+
+}  // namespace fusednorm::cuda::policy

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The geometry of a problem, the tile of the kernel that it gets, and the dynamic shared memory
+// that this kernel asks for.
+#pragma once
+
+#include "fusednorm/problem.h"
+#include "plan/geometry.h"
+#include "plan/sizes.h"
+
+namespace fusednorm::cuda {
+
+inline int element_of(DType dtype) {
+  return static_cast<int>(size_of(dtype));
+}
+
+inline Geometry forward_geometry(const ForwardProblem& p) {
+  return geometry_of(p.cols, element_of(row_dtype(p)), forward_lane_registers);
+}
+
+/// A backward from y has no registers to spare for longer lanes.
+inline Geometry backward_geometry(const BackwardProblem& p) {
+  return geometry_of(p.cols, element_of(row_dtype(p)), backward_lane_registers,
+                     p.source == Source::x);
+}
+
+/// Bytes of `vectors` vectors of a lane in the compute type.
+inline int tile_bytes(int vectors, DType row) {
+  return vectors * (vector_bytes / element_of(row)) * element_of(compute_dtype(row));
+}
+
+/// Whether a lane of this many bytes leaves no registers for gamma (forward: and beta).
+inline bool stretched(int bytes, int lane_registers) {
+  return bytes > 4 * lane_registers;
+}
+
+/// Vectors of the kernel's tile: those of the geometry, or room for more.
+inline int narrow_tile_vectors(const Geometry& g, DType row, int longest) {
+  return roomy_kernels(element_of(row)) && g.lanes == warp_lanes ? longest : g.vectors;
+}
+inline int wide_tile_vectors(const Geometry& g, DType row, bool clustered, int longest) {
+  return roomy_kernels(element_of(row)) || clustered ? longest : g.vectors;
+}
+/// Of ragged rows of clusters: rows with longer lanes are never given to clusters in a forward
+/// pass.
+inline int forward_room(DType row) {
+  const int element = element_of(row);
+  return roomy_kernels(element) ? longest_vectors(element, forward_lane_registers, true)
+                                : widest_vectors(element, forward_lane_registers);
+}
+inline int backward_room(const BackwardProblem& p) {
+  return longest_vectors(element_of(row_dtype(p)), backward_lane_registers, p.source == Source::x);
+}
+
+/// Narrow rows whose lanes are stretched: gamma and beta, once a block or, where warps may work on
+/// rows of different groups, once a warp.
+inline std::size_t forward_narrow_shared(const ForwardProblem& p) {
+  const DType row = row_dtype(p);
+  const int longest = longest_vectors(element_of(row), forward_lane_registers, true);
+  const int bytes = tile_bytes(narrow_tile_vectors(forward_geometry(p), row, longest), row);
+  if (!stretched(bytes, forward_lane_registers)) return 0;
+  return static_cast<std::size_t>(p.param_groups > 1 ? narrow_threads : warp_lanes) * bytes * 2;
+}
+
+/// Beta where rows are not whole segments, and gamma where lanes are stretched.
+inline std::size_t forward_wide_shared(const ForwardProblem& p, int threads, bool clustered,
+                                       bool whole) {
+  const DType row = row_dtype(p);
+  const Geometry g = forward_geometry(p);
+  const int vectors = whole ? g.vectors : wide_tile_vectors(g, row, clustered, forward_room(row));
+  const int bytes = tile_bytes(vectors, row);
+  const int arrays = stretched(bytes, forward_lane_registers) ? 2 : whole ? 0 : 1;
+  return static_cast<std::size_t>(threads) * bytes * arrays;
+}
+
+/// A lane's tile in the backward kernels that hold rows in registers.
+inline int backward_tile_bytes(const BackwardProblem& p, bool clustered, bool whole) {
+  const DType row = row_dtype(p);
+  const Geometry g = backward_geometry(p);
+  const int room = backward_room(p);
+  const int vectors = g.segments == 1 ? narrow_tile_vectors(g, row, room)
+                      : whole         ? g.vectors
+                                      : wide_tile_vectors(g, row, clustered, room);
+  return tile_bytes(vectors, row);
+}
+
+/// Beta from y, gamma where registers do not suffice, and half the groups' sums of dgamma and
+/// dbeta. A narrow block's groups are its warps.
+inline std::size_t backward_shared(const BackwardProblem& p, int threads, int groups,
+                                   bool clustered, bool whole) {
+  const int bytes = backward_tile_bytes(p, clustered, whole);
+  const bool ragged = backward_geometry(p).segments > 1 && !whole;
+  const int arrays = (p.source == Source::y ? 1 : 0) +
+                     (ragged || stretched(bytes, backward_lane_registers) ? 1 : 0);
+  return static_cast<std::size_t>(threads) * bytes * arrays +
+         static_cast<std::size_t>(groups / 2) * (threads / groups) * 2 * bytes;
+}
+
+}  // namespace fusednorm::cuda

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes that kernels and plans must agree on, each with the arithmetic behind it.
+#pragma once
+
+namespace fusednorm::cuda {
+
+/// Threads of a block of the narrow forward kernel; 4 warps share one staging of gamma and beta.
+inline constexpr int narrow_threads = 128;
+/// Most threads of a block that works on one row: 512 leave each 128 of 64 K registers.
+inline constexpr int wide_threads = 512;
+/// Of a narrow backward block whose lanes hold a quarter more than usual: 128 registers do not
+/// suffice there; 384 threads leave each 168.
+inline constexpr int stretched_threads = 384;
+/// A block of a cluster has fewer: addressing other blocks' memory takes registers, and two such
+/// blocks fit a multiprocessor, so that one works while the other waits.
+inline constexpr int cluster_threads = 256;
+/// Blocks in a cluster that every device with clusters can schedule.
+inline constexpr int max_cluster_blocks = 8;
+/// Segments of a row that a cluster can hold, a warp each.
+inline constexpr int max_cluster_segments = max_cluster_blocks * cluster_threads / 32;
+/// Segments of a row that a block can hold.
+inline constexpr int max_block_segments = wide_threads / 32;
+/// Static shared memory of a kernel that has dynamic shared memory as well: at most this. Two sets
+/// of 64 segments' moments in f64.
+inline constexpr int most_static_bytes = 4 << 10;
+
+/// Rows that a thread of a backward kernel adds up in one go. Longer sums are left as further
+/// partials, so that the error of dgamma does not grow with rows.
+inline constexpr int rows_per_partial = 256;
+
+/// A strip of columns: a segment a warp.
+inline constexpr int strip_threads = 256;
+inline constexpr int strip_warps = strip_threads / 32;
+/// Segments of a row that a block of the second strip launch takes.
+inline constexpr int strip_segments = 4 * strip_warps;
+
+inline constexpr int column_threads = 256;
+inline constexpr int column_warps = column_threads / 32;
+/// Partial sums of each gradient that a thread of the column kernel loads before it adds the first.
+inline constexpr int column_batch = 8;
+/// Partial sums that a warp of the column kernel adds up, if it need not be more.
+inline constexpr int partials_per_warp = 16;
+
+/// Blocks of narrow_threads that fit a multiprocessor's 64 K registers when a thread needs three
+/// tiles of `tile_registers`, and 40 for everything else, up to 128 in all.
+constexpr int narrow_blocks(int tile_registers) {
+  const int wanted = (3 * tile_registers + 40 + 7) / 8 * 8;
+  const int blocks = 65536 / (narrow_threads * (wanted > 128 ? 128 : wanted));
+  return blocks > 12 ? 12 : blocks;
+}
+
+}  // namespace fusednorm::cuda

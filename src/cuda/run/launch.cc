@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few calls of the CUDA runtime that a run makes, with errors as Status.
+#include "run/launch.h"
+
+#include <string>
+
+#include "plan/sizes.h"
+
+namespace fusednorm::cuda {
+
+Status failed(const char* what, cudaError_t error) {
+  (void)cudaGetLastError();  // a launch error is reported here and must not surface again elsewhere
+  return Status::device_error(std::string(what) + ": " + cudaGetErrorName(error) + " (" +
+                              cudaGetErrorString(error) + ")");
+}
+
+Status check_device(const Device& device, const Workspace& workspace, std::size_t needed) {
+  int current = -1;
+  if (const cudaError_t error = cudaGetDevice(&current); error != cudaSuccess) {
+    return failed("cudaGetDevice", error);
+  }
+  if (current != device.ordinal) {
+    return Status::invalid_argument("plan.device.ordinal = " + std::to_string(device.ordinal) +
+                                    ": expected the current device, " + std::to_string(current));
+  }
+  if (needed == 0) return {};
+  cudaPointerAttributes attributes{};
+  if (const cudaError_t error = cudaPointerGetAttributes(&attributes, workspace.data);
+      error != cudaSuccess) {
+    return failed("workspace.data: cudaPointerGetAttributes", error);
+  }
+  const bool on_device =
+      attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  if (!on_device ||
+      (attributes.type == cudaMemoryTypeDevice && attributes.device != device.ordinal)) {
+    return Status::invalid_argument(std::string("workspace.data is ") +
+                                    (on_device ? "on device " + std::to_string(attributes.device)
+                                               : std::string("not device memory")) +
+                                    ": expected memory of device " +
+                                    std::to_string(device.ordinal));
+  }
+  return {};
+}
+
+namespace {
+
+/// Lets a kernel have as much dynamic shared memory as it can ever ask for on this device. The
+/// limit belongs to the kernel and the device, not to a launch: all threads that set it must set
+/// the same.
+cudaError_t allow_most_shared(const void* kernel) {
+  int device = 0, most = 0;
+  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
+  if (const cudaError_t error =
+          cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+      error != cudaSuccess) {
+    return error;
+  }
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              most - most_static_bytes);
+}
+
+}  // namespace
+
+Status launch(const char* name, const Launch& planned, bool aligned, void** arguments,
+              Stream stream) {
+  // A block gets 48 KiB without asking, its static arrays included.
+  constexpr std::size_t without_asking = (48 << 10) - most_static_bytes;
+  const bool fast = aligned && planned.aligned_function != nullptr;
+  const void* kernel = fast ? planned.aligned_function : planned.function;
+  const std::size_t shared_bytes = fast ? planned.aligned_shared_bytes : planned.shared_bytes;
+  if (kernel == nullptr)
+    return Status::invalid_argument("plan: expected the result of fusednorm::cuda::plan()");
+  if (shared_bytes > without_asking) {
+    if (const cudaError_t error = allow_most_shared(kernel); error != cudaSuccess)
+      return failed(name, error);
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(planned.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(planned.threads_per_block));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute cluster{};
+  if (planned.kernel == Kernel::cluster) {
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = static_cast<unsigned>(planned.blocks_per_row);
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+  const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
+  return error == cudaSuccess ? Status() : failed(name, error);
+}
+
+}  // namespace fusednorm::cuda

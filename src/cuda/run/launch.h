@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few calls of the CUDA runtime that a run makes, with errors as Status.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "fusednorm/cuda.h"
+
+namespace fusednorm::cuda {
+
+Status failed(const char* what, cudaError_t error);
+
+/// The plan's device is current and the workspace lies on it.
+Status check_device(const Device& device, const Workspace& workspace, std::size_t needed);
+
+/// Launches what the plan decided; `aligned`: every row starts on a vector's boundary. `arguments`
+/// are the kernel's parameters.
+Status launch(const char* name, const Launch& planned, bool aligned, void** arguments,
+              Stream stream);
+
+}  // namespace fusednorm::cuda
