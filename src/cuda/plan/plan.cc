@@ -134,6 +134,12 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
   if (problem.want_dgamma || problem.want_dbeta) result.partials = choice.writers * choice.chunks;
   find_kernels(result);
   result.workspace_bytes = BackwardLayout(result, nullptr).bytes;
+  if (result.workspace_bytes >= most_workspace) {
+    return Status::unsupported("param_groups = " + std::to_string(problem.param_groups) + " with " +
+                               std::to_string(result.partials) +
+                               " partial sums of cols = " + std::to_string(problem.cols) +
+                               " each: expected a workspace of fewer than 2^56 bytes");
+  }
   return result;
 }
 

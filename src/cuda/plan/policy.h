@@ -264,7 +264,9 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.threads_per_block = strip_threads;
   launch.lanes_per_row = strip_threads;
   const std::int64_t chunks = divide_up(group_rows, rows_per_partial);
-  launch.blocks = std::min(p.param_groups * chunks * divide_up(g.segments, strip_warps),
+  // Groups that have rows: of all of them there may be more than can be counted.
+  const std::int64_t groups = std::min(p.param_groups, divide_up(p.rows, p.rows_per_group));
+  launch.blocks = std::min(groups * chunks * divide_up(g.segments, strip_warps),
                            many * resident_blocks(strip_threads));
   if (p.source == Source::y) {
     launch.shared_bytes =
