@@ -123,7 +123,8 @@ def main() -> int:
     shape = (arguments.context, arguments.width, arguments.layers)
     native = GPT(len(letters), *shape, norm)
     fused = fusednorm.convert(copy.deepcopy(native))
-    converted = sum(type(module).__module__.startswith("fusednorm") for module in fused.modules())
+    pairs = zip(native.modules(), fused.modules(), strict=True)
+    converted = sum(type(ours) is not type(theirs) for theirs, ours in pairs)
     wanted = 2 * arguments.layers + 1
     if converted != wanted:
         print(f"converted {converted} of {wanted} norms", file=sys.stderr)

@@ -16,7 +16,7 @@ from fusednorm._load import load_operators
 
 load_operators()
 
-from fusednorm import _build  # noqa: E402  (the operators must exist first)
+from fusednorm import _build as _build  # noqa: E402  (the operators must exist first)
 from fusednorm import _vmap as _vmap  # noqa: E402
 from fusednorm.conversion import convert, revert  # noqa: E402
 from fusednorm.functional import layer_norm  # noqa: E402
