@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fusednorm.measure import evidence
+from fusednorm.measure import evidence, page
 
 ROOT = Path(__file__).parents[2]
 PREAMBLE = """
@@ -47,16 +47,16 @@ def pages() -> list[Path]:
     return [ROOT / name for name in sorted(listed) if not name.startswith(hidden)]
 
 
-def blocks(page: Path) -> list[Block]:
+def blocks(path: Path) -> list[Block]:
     found: list[Block] = []
     fence, mark, language, begin = "", "", "", 0
     code: list[str] = []
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         opened = re.match(r"^( *)```(\w*)", line)
         if fence:
             if line.rstrip() == fence:
                 text = "\n".join(part.removeprefix(fence[:-3]) for part in code)
-                found.append(Block(str(page.relative_to(ROOT)), begin, language, mark, text))
+                found.append(Block(str(path.relative_to(ROOT)), begin, language, mark, text))
                 fence = mark = ""
             else:
                 code.append(line)
@@ -65,11 +65,11 @@ def blocks(page: Path) -> list[Block]:
         else:
             marked = re.match(r"<!-- test: (.*?) -->", line)
             mark = marked[1] if marked else ""
-    assert not fence, f"{page}:{begin}: a block is not closed"
+    assert not fence, f"{path}:{begin}: a block is not closed"
     return found
 
 
-BLOCKS = [block for page in pages() for block in blocks(page)]
+BLOCKS = [block for path in pages() for block in blocks(path)]
 
 
 def test_every_block_is_run_or_says_why_not():
@@ -94,44 +94,44 @@ def test_marked_programs_are_where_ctest_looks():
             assert block.page == "README.md" or block.page.startswith("docs/"), block.page
 
 
-@pytest.mark.parametrize("page", sorted({b.page for b in BLOCKS if b.language == "python"}))
-def test_python_blocks(page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", sorted({b.page for b in BLOCKS if b.language == "python"}))
+def test_python_blocks(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "documentation"}
     exec(PREAMBLE, names)
     skipped = []
     for block in BLOCKS:
-        if block.page != page or block.language != "python":
+        if block.page != name or block.language != "python":
             continue
         if block.mark.startswith("skip "):
-            skipped.append(f"{page}:{block.line}: {block.mark.removeprefix('skip ')}")
+            skipped.append(f"{name}:{block.line}: {block.mark.removeprefix('skip ')}")
             continue
         code = "\n" * block.line + block.code  # so that a traceback names the page's line
-        exec(compile(code, str(ROOT / page), "exec"), names)
+        exec(compile(code, str(ROOT / name), "exec"), names)
     if skipped:
         print("left out:", *skipped, sep="\n")
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(path: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub and mkdocs make them."""
     found = set()
-    text = re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text(encoding="utf-8"))
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text(encoding="utf-8"))
     for heading in re.findall(r"(?m)^#+ (.*)$", text):
         plain = re.sub(r"[`*]|\[(.*?)\]\(.*?\)", r"\1", heading).strip().lower()
         found.add(re.sub(r" ", "-", re.sub(r"[^\w\- ]", "", plain)))
     return found
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    text = re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path):
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text(encoding="utf-8"))
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"https://", target):
             continue
-        path, _, anchor = target.partition("#")
-        linked = (page.parent / path).resolve() if path else page
-        if path.endswith("cpp/index.html"):  # Doxygen makes it
+        file, _, anchor = target.partition("#")
+        linked = (path.parent / file).resolve() if file else path
+        if file.endswith("cpp/index.html"):  # Doxygen makes it
             continue
         if not linked.exists() or (
             anchor and linked.suffix == ".md" and anchor not in anchors(linked)
@@ -145,23 +145,32 @@ def test_commands_exist():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"(?m)^([a-z][\w-]*):", makefile))
     wrong = []
-    for page in pages():
-        text = page.read_text(encoding="utf-8")
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
         for target in re.findall(r"(?:^|`)make ([a-z][\w-]*)", text, re.MULTILINE):
             if target not in targets:
-                wrong.append(f"{page.name}: make {target}")
+                wrong.append(f"{path.name}: make {target}")
         for tool in re.findall(r"\btools/([a-z][\w-]*)", text):
             if not (ROOT / "tools" / tool).exists() and not list(ROOT.glob(f"tools/{tool}*")):
-                wrong.append(f"{page.name}: tools/{tool}")
+                wrong.append(f"{path.name}: tools/{tool}")
     assert not wrong
 
 
 def test_how_we_know_repeats_the_evidence():
-    page = (ROOT / "docs/how-we-know.md").read_text(encoding="utf-8").replace("`", "")
+    text = (ROOT / "docs/how-we-know.md").read_text(encoding="utf-8").replace("`", "")
     for claim in evidence.CLAIMS:
-        assert f"| {claim.name} | {claim.meaning} | {', '.join(claim.tests)} |" in page
+        assert f"| {claim.name} | {claim.meaning} | {', '.join(claim.tests)} |" in text
     for row in (*evidence.HAS_RUN, *evidence.HAS_NOT_RUN):
-        assert "| " + " | ".join(row) + " |" in page
+        assert "| " + " | ".join(row) + " |" in text
+
+
+def test_the_report_says_how_we_know():
+    text = page.render({"rows": [], "environment": {"machine": "none"}}, [])
+    assert '<h2 id="how-we-know">' in text
+    for claim in evidence.CLAIMS:
+        assert f"<td>{claim.name}</td>" in text
+    for what, *_ in (*evidence.HAS_RUN, *evidence.HAS_NOT_RUN):
+        assert f"<td>{what}</td>" in text
 
 
 def test_the_evidence_names_tests_that_exist():
