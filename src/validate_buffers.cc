@@ -43,10 +43,12 @@ template <typename Problem>
 Extent matrix(const Problem& p, bool present, const char* name, const void* data, Strides strides,
               DType dtype) {
   const auto element = static_cast<std::int64_t>(size_of(dtype));
+  // Strides that nobody reads may be anything, and are not to be multiplied.
+  if (!present || p.rows == 0 || p.cols == 0) return {name, data, 0, size_of(dtype), {}, {}};
   const RowLayout layout = row_layout(p.cols, strides.row, p.inner_rows, strides.outer);
   const std::int64_t inner_rows = p.inner_rows > 0 ? p.inner_rows : p.rows;
   const std::int64_t outer_rows = p.inner_rows > 0 ? p.rows / p.inner_rows : 1;
-  Level inner{present ? inner_rows : 0, layout.row_stride * element};
+  Level inner{inner_rows, layout.row_stride * element};
   Level outer{outer_rows, outer_rows > 1 ? layout.outer_stride * element : 1};
   if (outer.count > 1 && outer.stride < inner.stride) std::swap(inner, outer);
   return {name, data, p.cols * element, size_of(dtype), inner, outer};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of a problem: each error names the argument, its value and what was expected.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -79,15 +79,24 @@ Status check_residual_dtype(bool has_residual, DType residual, DType x) {
                              (is_16_bit(x) ? "f32 or " : "") + named("x_dtype", x));
 }
 
-// Sizes and strides.
+// Sizes and strides. Address spaces end at 2^57 bytes, so an array has fewer than 2^56, and no
+// size, not even of an empty array, is so large that the arithmetic of a plan or a workspace (some
+// 2^9 bytes a column) could overflow.
+constexpr int most_size_bits = 52, most_bytes_bits = 56;
+
+Status check_size(const char* name, std::int64_t value, std::int64_t least) {
+  if (auto s = check_at_least(name, value, least); !s) return s;
+  if (value <= std::int64_t{1} << most_size_bits) return {};
+  return Status::invalid_argument(quantity(name, value) + ": expected at most 2^52");
+}
 
 template <typename Problem>
 Status check_sizes(const Problem& p) {
-  if (auto s = check_at_least("rows", p.rows, 0); !s) return s;
-  if (auto s = check_at_least("cols", p.cols, 0); !s) return s;
-  if (auto s = check_at_least("param_groups", p.param_groups, 1); !s) return s;
-  if (auto s = check_at_least("rows_per_group", p.rows_per_group, 1); !s) return s;
-  if (auto s = check_at_least("inner_rows", p.inner_rows, 0); !s) return s;
+  if (auto s = check_size("rows", p.rows, 0); !s) return s;
+  if (auto s = check_size("cols", p.cols, 0); !s) return s;
+  if (auto s = check_size("param_groups", p.param_groups, 1); !s) return s;
+  if (auto s = check_size("rows_per_group", p.rows_per_group, 1); !s) return s;
+  if (auto s = check_size("inner_rows", p.inner_rows, 0); !s) return s;
   if (p.inner_rows > 0 && p.rows % p.inner_rows != 0) {
     return Status::invalid_argument(quantity("inner_rows", p.inner_rows) +
                                     ": expected a divisor of " + quantity("rows", p.rows) +
@@ -98,7 +107,7 @@ Status check_sizes(const Problem& p) {
 
 /// Elements of `dtype` that can be addressed.
 std::int64_t most_elements(DType dtype) {
-  return std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(dtype));
+  return (std::int64_t{1} << most_bytes_bits) / static_cast<std::int64_t>(size_of(dtype));
 }
 
 bool product_within(std::int64_t a, std::int64_t b, std::int64_t limit) {
@@ -108,8 +117,7 @@ bool product_within(std::int64_t a, std::int64_t b, std::int64_t limit) {
 Status too_large(const std::string& count, const std::string& pitch, DType dtype,
                  std::int64_t cols) {
   return Status::invalid_argument(count + " times " + pitch + " elements of " + name_of(dtype) +
-                                  " (" + quantity("cols", cols) +
-                                  "): expected fewer than 2^63 bytes");
+                                  " (" + quantity("cols", cols) + "): expected at most 2^56 bytes");
 }
 
 /// One array of rows: its strides, as the caller wrote them.
@@ -159,7 +167,9 @@ Status check_strides(const Problem& p, const Strides& strides) {
                                     ", or 0 for packed rows");
   }
   const bool two_levels = p.inner_rows > 0 && strides.outer != packed;
-  if (!product_within(two_levels ? p.inner_rows : p.rows, row, most_elements(strides.dtype))) {
+  // Also where there are no rows: the stride is multiplied before anybody asks.
+  const std::int64_t count = std::max<std::int64_t>(1, two_levels ? p.inner_rows : p.rows);
+  if (!product_within(count, row, most_elements(strides.dtype))) {
     return too_large(quantity("rows", p.rows),
                      quantity(strides.row == packed ? "cols" : strides.row_name(), row),
                      strides.dtype, p.cols);

@@ -16,7 +16,8 @@ from fusednorm._load import load_operators
 
 load_operators()
 
-from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
+from fusednorm import _build as _build  # noqa: E402  (the operators must exist first)
+from fusednorm import _vmap as _vmap  # noqa: E402
 from fusednorm.conversion import convert, revert  # noqa: E402
 from fusednorm.functional import (  # noqa: E402
     add_layer_norm,
@@ -28,7 +29,7 @@ from fusednorm.functional import (  # noqa: E402
 )
 from fusednorm.module import LayerNorm, RMSNorm  # noqa: E402
 
-__version__ = "0.1.0"
+__version__ = _build.VERSION
 __all__ = [
     "LayerNorm",
     "RMSNorm",

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fusednorm.measure import plots
+from fusednorm.measure import evidence, plots
 from fusednorm.measure.contestants import CONTESTANTS
 from fusednorm.measure.profile import Profile, copies, summary_cells
 from fusednorm.measure.text import duration, percent
@@ -20,7 +20,7 @@ h1 { font-size: 1.6rem } h2 { margin-top: 2.2rem } h3 { margin-bottom: .3rem; fo
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd }
 .words1 td:nth-child(1), .words1 th:nth-child(1), .words2 td:nth-child(-n+2),
-.words2 th:nth-child(-n+2), .words8 td:nth-child(-n+2) { text-align: left }
+.words2 th:nth-child(-n+2), .words3 td, .words3 th, .words8 td:nth-child(-n+2) { text-align: left }
 tr.ours { background: #fdeee3; font-weight: 600 }
 img { max-width: 100%; margin: 1rem 0 } pre { background: #f4f4f4; padding: .8rem; overflow: auto }
 .wide { overflow-x: auto } details { margin: .6rem 0 } footer { margin-top: 3rem; color: #555 }
@@ -94,6 +94,21 @@ def _bench(document: dict[str, Any]) -> str:
     return f"<details><summary>{len(cells)} measurements</summary>{table}</details>"
 
 
+def _how_we_know() -> str:
+    claims = [[claim.name, claim.meaning, ", ".join(claim.tests)] for claim in evidence.CLAIMS]
+    return "\n".join(
+        [
+            '<h2 id="how-we-know">How we know</h2>',
+            "<p>What is promised, and the tests that would fail without it.</p>",
+            _table(["guarantee", "meaning", "held by"], claims, words=3),
+            "<h3>What has run, and where</h3>",
+            _table(["what", "where", "how far"], evidence.HAS_RUN, words=3),
+            "<h3>What has not</h3>",
+            _table(["what", "why"], evidence.HAS_NOT_RUN, words=2),
+        ]
+    )
+
+
 def _facts(facts: dict[str, str]) -> str:
     return _table(["", ""], [[key, value] for key, value in facts.items()], words=2)
 
@@ -114,6 +129,7 @@ def render(profile: dict[str, Any], sweeps: list[dict[str, Any]]) -> str:
         _profile(profile) if profile["rows"] else "<p>Nothing was timed.</p>",
         "<h2>Sweep</h2>",
         *(bench_parts or ["<p>None was given: <code>report --bench FILE</code> adds one.</p>"]),
+        _how_we_know(),
         "<h2>Environment</h2>",
         _facts(profile["environment"]),
         "<h2>How to reproduce</h2>",

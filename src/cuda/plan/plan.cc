@@ -13,6 +13,9 @@ namespace {
 /// The oldest architecture that the kernels are compiled for.
 constexpr int least_compute_capability = 75;
 
+/// What a block gets on any device without asking for more; the smallest blocks of kernels fit it.
+constexpr std::int64_t least_shared_bytes = 48 << 10;
+
 Status check(const Device& device) {
   if (device.compute_capability < least_compute_capability) {
     return Status::unsupported(
@@ -23,6 +26,11 @@ Status check(const Device& device) {
     return Status::invalid_argument(
         "device.multiprocessors = " + std::to_string(device.multiprocessors) +
         ": expected one or more");
+  }
+  if (device.shared_bytes_per_block < least_shared_bytes) {
+    return Status::invalid_argument(
+        "device.shared_bytes_per_block = " + std::to_string(device.shared_bytes_per_block) +
+        ": expected " + std::to_string(least_shared_bytes) + " or more");
   }
   return {};
 }
@@ -126,6 +134,12 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
   if (problem.want_dgamma || problem.want_dbeta) result.partials = choice.writers * choice.chunks;
   find_kernels(result);
   result.workspace_bytes = BackwardLayout(result, nullptr).bytes;
+  if (result.workspace_bytes >= most_workspace) {
+    return Status::unsupported("param_groups = " + std::to_string(problem.param_groups) + " with " +
+                               std::to_string(result.partials) +
+                               " partial sums of cols = " + std::to_string(problem.cols) +
+                               " each: expected a workspace of fewer than 2^56 bytes");
+  }
   return result;
 }
 

@@ -133,7 +133,8 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
   const bool long_lanes =
       g.vectors > widest_vectors(element_of(row_dtype(p)), forward_lane_registers);
   const int cluster = long_lanes ? 1 : blocks_per_row(p.rows, g.segments, device);
-  const auto warps = static_cast<int>(divide_up(g.segments, std::max(1, cluster)));
+  // 0: no block holds the row, which may have more warps' worth of columns than an int counts.
+  const int warps = cluster > 0 ? static_cast<int>(divide_up(g.segments, cluster)) : 0;
   // Whether rows are aligned is not known before run(): room for the worse case.
   const std::size_t wide_shared = forward_wide_shared(p, warps * warp_lanes, cluster > 1, false);
   if (cluster > 0 && fits(wide_shared, device)) {
@@ -232,7 +233,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.blocks_per_row = 1;
   if (g.segments == 1) return backward_narrow(p, device, launch);
   const int cluster = backward_blocks_per_row(p.rows, g.segments, device);
-  const auto row_threads = static_cast<int>(g.segments) * warp_lanes;
+  const int row_threads = cluster == 1 ? static_cast<int>(g.segments) * warp_lanes : 0;
   // Whether rows are aligned is not known before run(): the worse case must fit.
   const auto shared_of = [&](int groups) {
     return backward_shared(p, groups * row_threads, groups, false, false);
@@ -263,7 +264,9 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.threads_per_block = strip_threads;
   launch.lanes_per_row = strip_threads;
   const std::int64_t chunks = divide_up(group_rows, rows_per_partial);
-  launch.blocks = std::min(p.param_groups * chunks * divide_up(g.segments, strip_warps),
+  // Groups that have rows: of all of them there may be more than can be counted.
+  const std::int64_t groups = std::min(p.param_groups, divide_up(p.rows, p.rows_per_group));
+  launch.blocks = std::min(groups * chunks * divide_up(g.segments, strip_warps),
                            many * resident_blocks(strip_threads));
   if (p.source == Source::y) {
     launch.shared_bytes =

@@ -19,6 +19,15 @@ inline std::byte* aligned(void* workspace) {
   return reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(workspace)));
 }
 
+/// No workspace has more; what would, a plan refuses.
+inline constexpr std::size_t most_workspace = std::size_t{1} << 56;
+
+/// a * b, or most_workspace where that is less: many parameter groups of many rows each, of which
+/// few are used, can ask for more partials than can be counted.
+inline std::size_t bounded_product(std::size_t a, std::size_t b) {
+  return b != 0 && a > most_workspace / b ? most_workspace : a * b;
+}
+
 /// Room to align the caller's address included; nothing where nothing is needed.
 inline std::size_t with_slack(std::size_t bytes) {
   return bytes == 0 ? 0 : bytes + workspace_alignment - 1;
@@ -42,7 +51,9 @@ struct BackwardLayout {
     const BackwardProblem& p = plan.problem;
     const std::size_t element = size_of(compute_dtype(p.x_dtype));
     const std::size_t sums =
-        align_up(2 * static_cast<std::size_t>(p.param_groups * plan.partials * p.cols) * element);
+        align_up(bounded_product(bounded_product(static_cast<std::size_t>(p.param_groups),
+                                                 static_cast<std::size_t>(plan.partials)),
+                                 2 * element * static_cast<std::size_t>(p.cols)));
     std::size_t pairs = 0;
     if (plan.launch.kernel == Kernel::strips) {
       const Geometry g = backward_geometry(p);
