@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where the PyTorch operators can be built, asked before anything is compiled: one sentence instead of a page of errors.
+# Which compiler can build the PyTorch operators, asked before anything is compiled: one sentence instead of a page of
+# errors. cmake/Preflight.cmake has asked for the system and for a compiler at all.
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -dumpmachine
   OUTPUT_VARIABLE machine OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
-  message(FATAL_ERROR
-    "fusednorm: found ${CMAKE_SYSTEM_NAME}, but the PyTorch operators are built on Linux only: on Windows use WSL2, on "
-    "macOS a Linux container, or the C++ library alone (-DFUSEDNORM_TORCH=OFF, not tried there).")
-elseif(machine MATCHES "musl")
+if(machine MATCHES "musl")
   message(FATAL_ERROR
     "fusednorm: found ${machine}, a system with musl, but PyTorch has wheels for glibc only: use a Debian, Ubuntu or "
     "manylinux image instead of Alpine.")
