@@ -9,7 +9,7 @@ torch.Size([2, 8])
 
 >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8))
 >>> fusednorm.convert(model)[1]
-LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)
+LayerNorm((8,), eps=1e-05, elementwise_affine=True...)
 """
 
 from fusednorm._load import load_operators

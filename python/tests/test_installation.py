@@ -41,7 +41,7 @@ def program(path, text):
 
 
 def fake_nvcc(path, release):
-    """A compiler that says its version and what it offers, and compiles nothing."""
+    """Write a compiler that says its version and what it offers, and compiles nothing."""
     return program(
         path,
         'case "$1" in\n'
