@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of the tests: a plain right kernel passes, and every mistake that a kernel could make is
 // rejected on the problem of the table that is there for it.
 #include <gtest/gtest.h>
@@ -53,6 +54,48 @@ const Mistake kMistakes[] = {
     {Mutation::last_block_missing, "backward:f32:65x5"},
     {Mutation::clamped_gamma, "backward:f32:4x9:gamma=zeros"},
     {Mutation::forgotten_mean_of_g, "backward:bf16:3x768"},
+    {Mutation::forgotten_beta, "forward:bf16:3x8:op=rms_norm:beta=normal"},
+    {Mutation::forgotten_offset, "forward:bf16:5x7:gamma_offset=1"},
+    {Mutation::forgotten_offset, "backward:bf16:5x7:gamma_offset=1:op=rms_norm"},
+    {Mutation::forgotten_offset, "backward_from_y:f32:5x7:gamma_offset=1"},
+    {Mutation::offset_in_param_dtype, "forward:bf16:5x100:gamma_offset=1"},
+    {Mutation::offset_in_param_dtype, "backward:f16:5x100:gamma_offset=1"},
+    {Mutation::exact_sum, "forward:bf16:5x100:residual=bf16"},
+    {Mutation::exact_sum, "forward:f16/f32:5x7:residual=f16:op=rms_norm"},
+    {Mutation::norm_of_x, "forward:bf16:5x7:residual=f32"},
+    {Mutation::truncated_sum, "forward:bf16:5x7:residual=bf16"},
+    {Mutation::truncated_sum, "forward:f16/f32:5x100:residual=f16:op=rms_norm"},
+    {Mutation::rounded_once, "forward:bf16:5x100:rounding=via_x"},
+    {Mutation::rounded_once, "forward:f16/f32:5x100:rounding=via_x:op=rms_norm"},
+    {Mutation::rounded_once, "forward:bf16/f32/f32:5x7:rounding=via_x"},
+    {Mutation::rounded_once, "forward:f32/bf16/bf16:5x100:rounding=via_param"},
+    {Mutation::rounded_twice, "forward:bf16:3x64:op=rms_norm:residual=bf16"},
+    {Mutation::product_not_rounded, "forward:bf16:5x100:rounding=via_x"},
+    {Mutation::product_not_rounded, "forward:f16/f32:4x100:rounding=via_param"},
+    {Mutation::via_the_wrong_dtype, "forward:bf16/f32/f32:5x7:rounding=via_x"},
+    {Mutation::via_the_wrong_dtype, "forward:f32/bf16:5x7:rounding=via_param"},
+    {Mutation::via_the_wrong_dtype, "forward:bf16:5x100:rounding=via_x:residual=f32"},
+    {Mutation::wrong_group, "forward:bf16:24x64:groups=6"},
+    {Mutation::wrong_group, "backward:bf16:5x100:groups=5"},
+    {Mutation::wrong_group, "backward_from_y:f32:24x7:groups=2x3"},
+    {Mutation::group_by_row, "forward:bf16:24x7:groups=2x3"},
+    {Mutation::group_by_row, "backward:f32:5x100:groups=2x9"},
+    {Mutation::mixed_groups, "backward:f32:3000x64:groups=12"},
+    {Mutation::mixed_groups, "backward:bf16:24x64:groups=6"},
+    {Mutation::mixed_groups, "backward:f32:24x5:groups=3x2:data=nan_row"},
+    {Mutation::ignored_outer_stride, "forward:f32:24x64:inner=6:outer=640"},
+    {Mutation::ignored_outer_stride, "backward:bf16:24x64:inner=6:outer=640,0,640"},
+    {Mutation::ignored_outer_stride, "forward:f32:24x64:inner=6:outer=640:in_place=y_over_x"},
+    {Mutation::forgotten_ds, "backward:bf16:5x7:residual=bf16"},
+    {Mutation::forgotten_ds, "backward:f32:5x7:residual=f32:grads=ds"},
+    {Mutation::ds_twice, "backward:bf16:5x7:residual=bf16"},
+    {Mutation::ds_after_rounding, "backward:bf16:5x100:residual=bf16"},
+    {Mutation::ds_after_rounding, "backward:f16:5x100:residual=f32:out=dresidual"},
+    {Mutation::dresidual_from_dx, "backward:bf16:5x7:residual=f32"},
+    {Mutation::dy_that_is_not_there, "backward:f32:5x7:residual=f32:grads=ds"},
+    {Mutation::last_block_missing, "backward:f32:300x65:groups=2x150"},
+    {Mutation::sixteen_bit_sums, "forward:f16:4x100:data=brink:op=rms_norm"},
+    {Mutation::past_the_row, "forward:f32:24x67:inner=6:stride=69,67:outer=700,0"},
 };
 
 TEST(Mutations, EveryMistakeIsRejected) {
@@ -101,6 +144,28 @@ TEST(Mutations, AKernelWithoutTheGuaranteesIsNoticed) {
   EXPECT_NE(same_bits(backward, by_run, by_run), "");
   NaiveBackend one_thread(Mutation::order_by_threads, 1), two(Mutation::order_by_threads, 2);
   EXPECT_NE(same_bits(backward, one_thread, two), "");
+}
+
+TEST(Mutations, AKernelWhoseFusionShowsIsNoticed) {
+  const Problem sixteen = parse("forward:bf16:5x769:residual=bf16");
+  const Problem mixed = parse("forward:bf16/f32:5x769:residual=f32:op=rms_norm");
+  const Problem single = parse("forward:f32:5x769:residual=f32:rounding=via_x");
+  const Problem backward = parse("backward:f32:5x769:residual=f32");
+  NaiveBackend right;
+  for (const Problem& problem : {sixteen, mixed, single, backward}) {
+    EXPECT_EQ(fused_as_unfused(problem, right), "");
+  }
+  NaiveBackend exact(Mutation::exact_sum), truncated(Mutation::truncated_sum);
+  EXPECT_NE(fused_as_unfused(sixteen, exact), "");
+  EXPECT_NE(fused_as_unfused(sixteen, truncated), "");
+  NaiveBackend of_x(Mutation::norm_of_x), by_residual(Mutation::order_by_residual);
+  EXPECT_NE(fused_as_unfused(mixed, of_x), "");
+  EXPECT_NE(fused_as_unfused(single, by_residual), "");
+  NaiveBackend contracted(Mutation::fused_ds);
+  EXPECT_EQ(Trial(backward).check(contracted), "") << "within the tolerance, but not the same bits";
+  EXPECT_NE(fused_as_unfused(backward, contracted), "");
+  EXPECT_NE(fused_as_unfused(parse("backward:bf16:5x7:residual=bf16"), right), "")
+      << "has no counterpart, and must say so";
 }
 
 }  // namespace
