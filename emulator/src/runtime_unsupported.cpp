@@ -40,6 +40,7 @@ FUSEDNORM_REFUSE(cudaIpcCloseMemHandle, void*)
 FUSEDNORM_REFUSE(cudaIpcGetEventHandle, cudaIpcEventHandle_t*, cudaEvent_t)
 FUSEDNORM_REFUSE(cudaIpcOpenEventHandle, cudaEvent_t*, cudaIpcEventHandle_t)
 
+#if CUDART_VERSION >= 13000
 FUSEDNORM_REFUSE(cudaLibraryLoadData, cudaLibrary_t*, const void*, cudaJitOption*, void**, unsigned,
                  cudaLibraryOption*, void**, unsigned)
 FUSEDNORM_REFUSE(cudaLibraryLoadFromFile, cudaLibrary_t*, const char*, cudaJitOption*, void**,
@@ -51,6 +52,7 @@ FUSEDNORM_REFUSE(cudaLibraryGetGlobal, void**, size_t*, cudaLibrary_t, const cha
 FUSEDNORM_REFUSE(cudaLibraryGetManaged, void**, size_t*, cudaLibrary_t, const char*)
 FUSEDNORM_REFUSE(cudaLibraryGetUnifiedFunction, void**, cudaLibrary_t, const char*)
 FUSEDNORM_REFUSE(cudaKernelSetAttributeForDevice, cudaKernel_t, cudaFuncAttribute, int, int)
+#endif
 
 FUSEDNORM_REFUSE(cudaGraphAddNode, cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*,
                  const cudaGraphEdgeData*, size_t, cudaGraphNodeParams*)

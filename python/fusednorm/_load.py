@@ -6,10 +6,7 @@ import torch
 
 LIBRARY = Path(__file__).parent / "lib" / "libfusednorm_torch.so"
 
-_REBUILD = (
-    "Rebuild it against the torch you have, in the directory of its source:\n"
-    "    pip install --no-build-isolation --force-reinstall --no-deps ."
-)
+_REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps"
 
 
 def _release(version: str) -> str:
@@ -17,38 +14,58 @@ def _release(version: str) -> str:
     return ".".join(version.split("+")[0].split(".")[:2])
 
 
-def check_torch(built_for: str, installed: str) -> None:
-    """Raise ImportError unless both versions are of one release.
+def _remedy(version: str) -> str:
+    """Return the command that fits: a wheel's version names its torch, a build's own does not."""
+    if "+" not in version:
+        return (
+            "Rebuild it against the torch you have, in the directory of its source:\n"
+            f"    {_REBUILD} ."
+        )
+    public = version.split("+")[0]
+    return (
+        "Build it against the torch you have:\n"
+        f"    {_REBUILD} --no-binary fusednorm fusednorm=={public}"
+    )
 
-    >>> check_torch("2.15.0+cu132", "2.15.1+cpu")
-    >>> check_torch("2.15.0", "2.16.0")
+
+def check_torch(version: str, built_for: str, installed: str) -> None:
+    """Raise ImportError unless both versions of torch are of one release.
+
+    >>> check_torch("0.1.0", "2.15.0+cu132", "2.15.1+cpu")
+    >>> check_torch("0.1.0", "2.15.0", "2.16.0")
     Traceback (most recent call last):
     ...
-    ImportError: fusednorm was built for torch 2.15.0, but torch 2.16.0 is installed.
+    ImportError: fusednorm 0.1.0 was built for torch 2.15.0, but torch 2.16.0 is installed.
     Rebuild it against the torch you have, in the directory of its source:
         pip install --no-build-isolation --force-reinstall --no-deps .
-    """
+    >>> check_torch("0.1.0+torch2.15.cpu", "2.15.0", "2.12.1")
+    Traceback (most recent call last):
+    ...
+    ImportError: fusednorm 0.1.0+torch2.15.cpu was built for torch 2.15.0, but torch 2.12.1 is installed.
+    Build it against the torch you have:
+        pip install --no-build-isolation --force-reinstall --no-deps --no-binary fusednorm fusednorm==0.1.0
+    """  # noqa: E501
     if _release(built_for) != _release(installed):
         raise ImportError(
-            f"fusednorm was built for torch {built_for}, but torch {installed} is installed.\n"
-            f"{_REBUILD}"
+            f"fusednorm {version} was built for torch {built_for}, but torch {installed} "
+            f"is installed.\n{_remedy(version)}"
         )
 
 
 def load_operators() -> None:
     """Register the operators as ``torch.ops.fusednorm``."""
     try:
-        from fusednorm._build import TORCH_VERSION
+        from fusednorm._build import TORCH_VERSION, VERSION
     except ModuleNotFoundError as error:
         raise ImportError(
             "fusednorm has no operator library: this is its source, not an installed package.\n"
             "Install it with: pip install --no-build-isolation ."
         ) from error
-    check_torch(TORCH_VERSION, str(torch.__version__))
+    check_torch(VERSION, TORCH_VERSION, str(torch.__version__))
     try:
         torch.ops.load_library(LIBRARY)
     except OSError as error:
         raise ImportError(
             f"fusednorm, built for torch {TORCH_VERSION}, cannot be loaded by torch "
-            f"{torch.__version__}: {error}\n{_REBUILD}"
+            f"{torch.__version__}: {error}\n{_remedy(VERSION)}"
         ) from error

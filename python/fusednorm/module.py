@@ -32,7 +32,7 @@ class LayerNorm(NativeLayerNorm):
 
     >>> norm = LayerNorm((4, 8), bias=False)
     >>> norm
-    LayerNorm((4, 8), eps=1e-05, elementwise_affine=True, bias=False)
+    LayerNorm((4, 8), eps=1e-05, elementwise_affine=True...)
     >>> norm(torch.zeros(2, 4, 8)).sum().item()
     0.0
     """

@@ -88,6 +88,7 @@ def test_training_in_a_cpp_program(tmp_path):
             "-B",
             str(tmp_path / "build"),
             f"-DTORCH_DIRECTORY={torch_directory}",
+            f"-DTORCH_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
             f"-DFUSEDNORM_LIBRARY={fusednorm._load.LIBRARY}",
         ],
         check=True,

@@ -32,7 +32,7 @@ def describe(device: str) -> dict[str, str]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "python": platform.python_version(),
         "load": f"{os.getloadavg()[0]:.1f}",
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
     if device.startswith("cuda"):
         facts["device"] = f"{device}: {torch.cuda.get_device_name(device)}"

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# Where nvcc is and what it can do, before CMake enables CUDA:
+#   FUSEDNORM_NVCC, FUSEDNORM_NVCC_VERSION  empty where there is none
+#   FUSEDNORM_NVCC_OFFERS                   sm_75;sm_80;... (sm_100 and sm_120 come with CUDA 12.8)
+#   FUSEDNORM_NVCC_COMPRESS_MODE            whether it knows --compress-mode (12.8)
+include_guard(GLOBAL)
+set(FUSEDNORM_CUDA_OLDEST 12.4)
+
+macro(fusednorm_find_nvcc_compiler)
+  if(CMAKE_CUDA_COMPILER)
+    set(FUSEDNORM_NVCC ${CMAKE_CUDA_COMPILER})
+  elseif(DEFINED ENV{CUDACXX})
+    set(FUSEDNORM_NVCC $ENV{CUDACXX})
+  else()
+    find_program(FUSEDNORM_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  endif()
+  if(FUSEDNORM_NVCC)
+    execute_process(COMMAND ${FUSEDNORM_NVCC} --version OUTPUT_VARIABLE fusednorm_said ERROR_QUIET)
+    string(REGEX MATCH "release [0-9.]+, V([0-9.]+)" fusednorm_said "${fusednorm_said}")
+    set(FUSEDNORM_NVCC_VERSION "${CMAKE_MATCH_1}")
+    execute_process(COMMAND ${FUSEDNORM_NVCC} --list-gpu-code OUTPUT_VARIABLE fusednorm_said ERROR_QUIET)
+    string(REGEX MATCHALL "sm_[0-9]+" FUSEDNORM_NVCC_OFFERS "${fusednorm_said}")
+    execute_process(COMMAND ${FUSEDNORM_NVCC} --help OUTPUT_VARIABLE fusednorm_said ERROR_QUIET)
+    string(REGEX MATCH "--compress-mode" FUSEDNORM_NVCC_COMPRESS_MODE "${fusednorm_said}")
+  endif()
+endmacro()
