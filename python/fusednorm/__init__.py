@@ -17,9 +17,9 @@ from fusednorm._load import load_operators
 load_operators()
 
 from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
-from fusednorm.conversion import convert, revert  # noqa: E402
+from fusednorm.conversion import Explanation, convert, explain, revert  # noqa: E402
 from fusednorm.functional import layer_norm  # noqa: E402
 from fusednorm.module import LayerNorm  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["LayerNorm", "convert", "layer_norm", "revert"]
+__all__ = ["Explanation", "LayerNorm", "convert", "explain", "layer_norm", "revert"]
