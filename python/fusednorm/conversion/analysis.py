@@ -16,7 +16,7 @@ from fusednorm.conversion.probe import probe
 from fusednorm.conversion.recipes import ApexRecipe, Recipe
 from fusednorm.conversion.twin import settings
 
-OURS = (norms.LayerNorm, apex.FusedLayerNorm)
+OURS = (norms.LayerNorm, norms.RMSNorm, apex.FusedLayerNorm)
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,6 @@ class Analysis:
         found = _apex_recipe(original) or self._recipe(original, module)
         if isinstance(found, str):
             return Finding(path, module, "left alone", None, None, found)
-        native = hasattr(norms, "RMSNorm") and original is torch.nn.RMSNorm and isinstance(found, Recipe)
-        if native and found.rounding == "once" and found.output == "input":
-            fused = norms.RMSNorm
-            return Finding(path, module, "convertible", fused, None, "is native's own class")
         if self.numerics == "once":
             found = found.with_rounding("once")
         fused = swap.fused_class(original)
