@@ -16,7 +16,8 @@ from fusednorm._load import load_operators
 
 load_operators()
 
-from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
+from fusednorm import _decompositions as _decompositions  # noqa: E402  (the operators come first)
+from fusednorm import _vmap as _vmap  # noqa: E402
 from fusednorm.conversion import Explanation, convert, explain, revert  # noqa: E402
 from fusednorm.functional import (  # noqa: E402
     add_layer_norm,

@@ -133,10 +133,19 @@ class _Probe:
         try:
             return self.twin(x, parameters, **changed)
         except Exception as error:
-            raise _Unlike(
-                f"its forward does not take a row of {list(self.data.shape)} "
-                f"({_error_text(error)})"
-            ) from error
+            if self._takes_channels_first(parameters):
+                reason = "it normalises the channels of images, (N, C, H, W), which are no rows"
+            else:
+                reason = f"its forward does not take rows of {list(self.data.shape)} elements"
+                reason += f" ({_error_text(error)})"
+            raise _Unlike(reason) from error
+
+    def _takes_channels_first(self, parameters: dict[str, Tensor]) -> bool:
+        image = torch.ones(1, *self.data.shape, 3, 3, device=self.data.device)
+        try:
+            return bool(self.twin(image, parameters).shape == image.shape)
+        except Exception:
+            return False
 
     def _in_float32(
         self, argument: str, x: Tensor, parameters: dict[str, Tensor], y: Tensor
@@ -196,7 +205,7 @@ class _Probe:
             signs[:, -1] = 0
         spread = signs.square().mean(-1)[0].item()
         small = 1e-4
-        plain = replace_rows(self.data, signs)
+        plain = replace(self.data, rows=signs)
         parameters = {n: torch.zeros_like(p) for n, p in plain.cast(F32).items()}
         if self.found.weight is not None:
             parameters[self.found.weight] += 1
@@ -329,8 +338,3 @@ class _Probe:
             else:
                 return "own"
         return seen.pop() if len(seen) == 1 else "own"
-
-
-def replace_rows(data: Data, rows: Tensor) -> Data:
-    """Return the data with other rows."""
-    return replace(data, rows=rows)
