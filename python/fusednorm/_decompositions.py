@@ -14,15 +14,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.export.decomp_utils import CustomDecompTable
 
-from fusednorm._operators import bind
-
-_ops = torch.ops.fusednorm
-_NAMES = (
-    *("layer_norm", "layer_norm_forward", "layer_norm_memory_efficient_forward"),
-    *("layer_norm_rounded", "layer_norm_rounded_forward"),
-    *("rms_norm", "rms_norm_forward", "rms_norm_memory_efficient_forward"),
-    *("add_layer_norm", "add_layer_norm_forward", "add_rms_norm", "add_rms_norm_forward"),
-)
+from fusednorm._operators import FORWARD, bind, is_centred
 
 
 def _output_dtype(arguments: dict[str, Any], input: torch.dtype, parameter: Any) -> torch.dtype:
@@ -85,7 +77,7 @@ def _decomposition(operator: OpOverload) -> Callable[..., Any]:
     adds, saves = name.startswith("add_"), name.endswith("_forward")
 
     def decomposition(*values: Any, **named: Any) -> Any:
-        arguments = bind(operator, values) | named | {"is_rms": "rms_norm" in name}
+        arguments = bind(operator, values, **named) | {"is_rms": not is_centred(operator)}
         input: Tensor = arguments["input"]
         x = input
         if adds:
@@ -102,8 +94,7 @@ def _decomposition(operator: OpOverload) -> Callable[..., Any]:
 
 
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
-    operator: _decomposition(operator)
-    for operator in (getattr(_ops, name).default for name in _NAMES)
+    operator: _decomposition(operator) for operator in FORWARD
 }
 
 
@@ -114,7 +105,7 @@ def _extend_default_table() -> None:
         return
 
     def with_ours(self: CustomDecompTable) -> None:
-        make(self)
+        make(self)  # type: ignore[no-untyped-call]
         self.update(DECOMPOSITIONS)
 
     with_ours._fusednorm = True  # type: ignore[attr-defined]

@@ -114,7 +114,7 @@ def test_converted_classes_compute_the_same_in_every_pair_of_dtypes(kind, of_inp
     assert isinstance(fusednorm.convert(module), swap.Fused)
     found = module(x)
     assert found.dtype == expected.dtype
-    # Where a result has 16 bits: equal but for rounding decisions that the order of a row's sum tips.
+    # A result of 16 bits: equal but for roundings that the order of a row's sum tips.
     if found.dtype != F32:
         assert (found == expected).double().mean() >= 0.995
     narrowest = max(of_input, of_weight, key=lambda dtype: torch.finfo(dtype).eps)

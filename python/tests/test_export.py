@@ -46,7 +46,7 @@ def results(output):
 
 
 def assert_near(found, expected):
-    """Equal but for the order of a row's sum: relative to a row's largest in f32, an ulp in bf16."""
+    """Equal but for the order of a row's sum: f32 to a row's largest, bf16 an ulp."""
     assert found.dtype == expected.dtype
     size = expected.double().abs()
     row = size.amax(-1, keepdim=True) if size.shape[-1] > 1 else size.max()  # of a statistic: all

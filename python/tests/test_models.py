@@ -34,7 +34,7 @@ def loss_and_gradients(model, batch, call=None):
 
 
 def disturb(generator):
-    """A hook: each element is off by what the order of its row's sum explains.
+    """Return a hook: each element is off by what the order of its row's sum explains.
 
     f32: u C(cols) relative, docs/tolerances.md. 16 bits: that is far below an ulp and shows only
     where it crosses a rounding: u C(cols) / ulp of the elements, the probability, move by an ulp.

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterable
 from typing import Literal, TypeVar
 
-import torch
 from torch.nn import Module
 
 from fusednorm.conversion import swap

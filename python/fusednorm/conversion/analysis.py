@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each norm of a model is and what it would become: the part that convert and explain share."""
+"""What each norm of a model is and would become: the part that convert and explain share."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -57,8 +57,9 @@ class Analysis:
             return Finding(path, module, "left alone", None, None, reason)
         original = base_class(module)
         if original is torch.nn.LayerNorm:
-            fused = norms.LayerNorm
-            return Finding(path, module, "convertible", fused, None, "is native's own class")
+            return Finding(
+                path, module, "convertible", norms.LayerNorm, None, "is native's own class"
+            )
         found = _apex_recipe(original) or self._recipe(original, module)
         if isinstance(found, str):
             return Finding(path, module, "left alone", None, None, found)
@@ -99,7 +100,7 @@ def _told(recipe: Recipe | ApexRecipe | None) -> str:
 
 
 def _of_graph(path: str, module: torch.fx.GraphModule) -> Iterator[Finding]:
-    """A traced graph calls operators: there is no module left to convert."""
+    """Yield the calls of a traced graph: there is no module left to convert."""
     calls = [n for n in module.graph.nodes if "layer_norm" in str(n.target) and n.op != "get_attr"]
     calls += [n for n in module.graph.nodes if "rms_norm" in str(n.target) and n.op != "get_attr"]
     for node in calls:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -94,7 +95,8 @@ def tensors(module: Module) -> dict[str, Tensor]:
     """Return the parameters by name: ordinary ones, parametrized ones, and plain attributes."""
     found: dict[str, Tensor] = {n: p for n, p in module._parameters.items() if p is not None}
     if parametrize.is_parametrized(module):
-        found |= {str(name): getattr(module, str(name)) for name in module.parametrizations}
+        changed = cast(Iterable[str], module.parametrizations)
+        found |= {name: getattr(module, name) for name in changed}
     return found | {n: v for n, v in vars(module).items() if isinstance(v, Tensor)}
 
 

@@ -161,7 +161,7 @@ def recomputation_error(module: Module) -> dict[str, float] | None:
     """Return how far xhat, recomputed from y, may be off where ``memory_efficient`` is set.
 
     y is stored with a relative error of at most u, and xhat = (y - bias) / weight, so xhat is off
-    by u |y / weight| <= u (|xhat| + |bias / weight|); |xhat| counts as 1 here, its root mean square.
+    by u |y / weight| <= u (|xhat| + |bias / weight|); |xhat| counts as 1, its root mean square.
     """
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     if weight is not None and weight.is_meta:
@@ -215,9 +215,7 @@ def _calls(
     return seen
 
 
-def _call(
-    module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[str, bool | None]:
+def _call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, bool | None]:
     converted = swap.is_converted(module)
     if not converted and type(module).__module__.split(".")[0] != "fusednorm":
         return "own forward (not converted)", None

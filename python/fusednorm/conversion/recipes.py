@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recipe: how a norm class computes, in the terms of our operators, and when it applies."""
 
+import importlib
 import sys
 from dataclasses import dataclass, replace
 
@@ -189,9 +190,13 @@ def _plain(tensor: Tensor) -> bool:
 
 
 def _is_dtensor(tensor: Tensor) -> bool:
-    # Not imported: that takes a second. Without it there is no DTensor either.
+    # Not imported here: that takes a second, and before it there is no DTensor either.
     module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and type(tensor) is module.DTensor
+    if module is None or type(tensor) is not module.DTensor:
+        return False
+    if "fusednorm.distributed" not in sys.modules:
+        importlib.import_module("fusednorm.distributed")  # registers the sharding rules
+    return True
 
 
 def _output_dtype(rule: str, input: Tensor, parameter: Tensor | None) -> torch.dtype:

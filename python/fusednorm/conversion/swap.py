@@ -75,7 +75,7 @@ def fused_class(original: type[Module]) -> type[Module]:
 def rebuild(original: type[Module]) -> Module:
     """Return an empty module of the fused class: what unpickling begins with."""
     kind = fused_class(original)
-    return cast(Module, kind.__new__(kind))
+    return kind.__new__(kind)
 
 
 def own_forward(module: Module) -> str:
@@ -141,5 +141,3 @@ def restore(module: Module) -> None:
 def is_converted(module: Module) -> bool:
     """Return whether convert() changed this module."""
     return ORIGINAL in vars(module)
-
-

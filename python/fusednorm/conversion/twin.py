@@ -82,15 +82,12 @@ class Twin:
         devices = {tensor.device.type for tensor in tensors(module).values()}
         self.device = "cuda" if devices == {"cuda"} else "cpu"
 
-    def __call__(
-        self, input: Tensor, parameters: dict[str, Tensor], training: bool = True, **changed: Any
-    ) -> Any:
+    def __call__(self, input: Tensor, parameters: dict[str, Tensor], /, **changed: Any) -> Any:
         """Run it, with some of its settings changed."""
         module = self.kind.__new__(self.kind)
         Module.__init__(module)
         vars(module).update(self.settings)
         module._parameters.update(dict.fromkeys(self.absent) | parameters)  # type: ignore[arg-type]
-        module.training = training
         for name, value in changed.items():
             setattr(module, name, value)
         return module.forward(input)
