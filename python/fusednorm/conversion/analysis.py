@@ -16,7 +16,7 @@ from fusednorm.conversion.probe import probe
 from fusednorm.conversion.recipes import ApexRecipe, Recipe
 from fusednorm.conversion.twin import settings
 
-OURS = (norms.LayerNorm, norms.RMSNorm, apex.FusedLayerNorm)
+OURS = (norms.LayerNorm, norms.RMSNorm, apex.FusedLayerNorm, apex.FusedRMSNorm)
 
 
 @dataclass(frozen=True)
