@@ -169,7 +169,7 @@ NORMS = {
     "vit": (5, 5),
     "convnext": (10, 6),
     "timm_vit": (9, 9),
-    "timm_convnext": (10, 6),
+    "timm_convnext": (10, 5),
     "torchvision_convnext": (6, 3),
     "dit": (5, 5),
 }
