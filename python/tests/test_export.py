@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leaving: ONNX, decompositions to aten, torch.fx and quantisation."""
 
+import copy
+
 import pytest
 import torch
 
@@ -142,3 +144,46 @@ def test_onnx_of_a_converted_model(name, tmp_path):
     fusednorm.convert(model)
     torch.onnx.export(Logits().eval(), (x,), path, dynamo=True, verbose=False)
     torch.testing.assert_close(run_onnx(path, x)[0], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name", ["layer_norm", "layer_norm_rounded", "rms_norm", "add_layer_norm", "add_rms_norm"]
+)
+def test_onnx_by_the_old_exporter(name, tmp_path):
+    """In float32 alone: that is what this exporter is still used for."""
+    import fusednorm.onnx
+
+    module, x, path = Call(name).eval(), torch.randn(5, 3, 24), str(tmp_path / "model.onnx")
+    torch.onnx.export(module, (x,), path, dynamo=False, opset_version=fusednorm.onnx.OPSET)
+    if name == "layer_norm":
+        assert "LayerNormalization" in operators_of(path)
+    for found, wanted in zip(run_onnx(path, x), results(module(x)), strict=True):
+        torch.testing.assert_close(found, wanted.detach(), rtol=1e-5, atol=1e-5)
+
+
+# ---- FX and quantisation
+
+
+def test_symbolic_trace_and_fx_quantisation_treat_ours_as_native():
+    import torch.ao.quantization as quantization
+    from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+
+    native = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8)).eval()
+    fused = fusednorm.convert(copy.deepcopy(native))
+    x = torch.randn(3, 4)
+    traced = torch.fx.symbolic_trace(fused)
+    torch.testing.assert_close(traced(x), native(x))
+    found = []
+    for model in (native, fused):
+        prepared = prepare_fx(
+            copy.deepcopy(model), quantization.get_default_qconfig_mapping("x86"), (x,)
+        )
+        prepared(x)
+        found.append(convert_fx(prepared)(x))
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_a_quantised_input_is_refused_with_the_way_out():
+    quantised = torch.quantize_per_tensor(torch.randn(2, 4), 0.1, 0, torch.quint8)
+    with pytest.raises(NotImplementedError, match=r"call fusednorm.revert\(model\) before"):
+        fusednorm.LayerNorm(4)(quantised)

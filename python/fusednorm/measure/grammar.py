@@ -130,7 +130,8 @@ class Problem:
         texts = {}
         for key, option in OPTIONS.items():
             # The defaults of some words follow from others.
-            like = replace(self, **{key: None}) if key in ("beta", "grads", "out") else plain
+            default: dict[str, Any] = {key: None}
+            like = replace(self, **default) if key in ("beta", "grads", "out") else plain
             if option.write(self) != option.write(like):
                 texts[key] = option.write(self)
         return texts
