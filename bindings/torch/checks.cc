@@ -48,9 +48,9 @@ bool is_narrow(at::ScalarType dtype) {
 }
 
 void check_dense(const char* op, const char* name, const Tensor& tensor) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!tensor.is_quantized(), op, ": ", name,
-                              " must be a dense tensor, but it is quantized, ",
-                              tensor.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !tensor.is_quantized(), op, ": ", name, " must be a dense tensor, but it is quantized, ",
+      tensor.scalar_type(), ": call fusednorm.revert(model) before torch.ao.quantization.convert");
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided, op, ": ", name,
                               " must be a dense tensor, but its layout is ", tensor.layout());
 }
@@ -183,9 +183,9 @@ void check_arguments(const ForwardArguments& arguments, const Array& shape) {
   if (!arguments.in_place) return;
   TORCH_CHECK(!input.is_same(*arguments.residual), op,
               "_: input and residual must be two tensors, but they are one: both are written to");
-  TORCH_CHECK(dtype == input_dtype, op, "_: rounding=\"",
-              name_of(arguments.rounding), "\" gives an output of dtype ", dtype,
-              ", which cannot replace input of dtype ", input_dtype, ": use ", op);
+  TORCH_CHECK(dtype == input_dtype, op, "_: rounding=\"", name_of(arguments.rounding),
+              "\" gives an output of dtype ", dtype, ", which cannot replace input of dtype ",
+              input_dtype, ": use ", op);
 }
 
 template <typename Array>

@@ -17,8 +17,9 @@ from fusednorm._load import load_operators
 load_operators()
 
 from fusednorm import _build as _build  # noqa: E402  (the operators must exist first)
+from fusednorm import _decompositions as _decompositions  # noqa: E402
 from fusednorm import _vmap as _vmap  # noqa: E402
-from fusednorm.conversion import convert, revert  # noqa: E402
+from fusednorm.conversion import Explanation, convert, explain, revert  # noqa: E402
 from fusednorm.functional import (  # noqa: E402
     add_layer_norm,
     add_layer_norm_,
@@ -31,6 +32,7 @@ from fusednorm.module import LayerNorm, RMSNorm  # noqa: E402
 
 __version__ = _build.VERSION
 __all__ = [
+    "Explanation",
     "LayerNorm",
     "RMSNorm",
     "add_layer_norm",
@@ -38,6 +40,7 @@ __all__ = [
     "add_rms_norm",
     "add_rms_norm_",
     "convert",
+    "explain",
     "layer_norm",
     "revert",
     "rms_norm",

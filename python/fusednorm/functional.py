@@ -37,6 +37,11 @@ def _check_types(function: str, arguments: dict[str, Any]) -> None:
         kind, wanted = kinds[name]
         if not isinstance(value, kind) and not (value is None and name in may_be_none):
             refuse(name, wanted, f"not {type(value).__name__}")
+        if isinstance(value, Tensor) and value.is_nested:
+            raise NotImplementedError(
+                f"{function}(): {name} is a nested tensor, for which there is no fused kernel; "
+                "the modules LayerNorm and RMSNorm take it, by native's operator"
+            )
     for size in arguments["normalized_shape"]:
         if not isinstance(size, int | torch.SymInt):
             found = f"but holds {size!r} of type {type(size).__name__}"
@@ -66,6 +71,8 @@ def layer_norm(
     >>> layer_norm(x, (3,), weight=torch.tensor([1.0, 10.0, 1.0]), eps=0.0)
     tensor([[-1.2247,  0.0000,  1.2247]])
     """
+    if isinstance(normalized_shape, Tensor):  # which the dispatcher would take for a list
+        _check_types("layer_norm", locals())
     try:
         if offset == 0.0 and rounding == "once" and dtype is None:
             return _layer_norm(input, normalized_shape, weight, bias, eps)
@@ -79,7 +86,7 @@ def layer_norm(
             rounding=rounding,
             dtype=dtype,
         )
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         _check_types("layer_norm", locals())
         raise
 
@@ -113,6 +120,8 @@ def rms_norm(
     >>> rms_norm(torch.tensor([[3.0, 4.0]]), (2,), torch.tensor([0.0, 1.0]), offset=1.0)
     tensor([[0.8485, 2.2627]])
     """
+    if isinstance(normalized_shape, Tensor):  # which the dispatcher would take for a list
+        _check_types("rms_norm", locals())
     try:
         return _rms_norm(
             input,
@@ -124,7 +133,7 @@ def rms_norm(
             rounding=rounding,
             dtype=dtype,
         )
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         _check_types("rms_norm", locals())
         raise
 
@@ -150,6 +159,8 @@ def add_rms_norm(
     >>> y, total
     (tensor([[0.8485, 1.1314]]), tensor([[3., 4.]]))
     """
+    if isinstance(normalized_shape, Tensor):  # which the dispatcher would take for a list
+        _check_types("add_rms_norm", locals())
     try:
         return _add_rms_norm(
             input,
@@ -161,7 +172,7 @@ def add_rms_norm(
             offset=offset,
             rounding=rounding,
         )
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         _check_types("add_rms_norm", locals())
         raise
 
@@ -186,6 +197,8 @@ def add_rms_norm_(
     >>> x, residual
     (tensor([[0.8485, 1.1314]]), tensor([[3., 4.]]))
     """
+    if isinstance(normalized_shape, Tensor):  # which the dispatcher would take for a list
+        _check_types("add_rms_norm_", locals())
     try:
         _add_rms_norm_(
             input,
@@ -197,7 +210,7 @@ def add_rms_norm_(
             offset=offset,
             rounding=rounding,
         )
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         _check_types("add_rms_norm_", locals())
         raise
 
@@ -219,6 +232,8 @@ def add_layer_norm(
     >>> total
     tensor([[3., 4.]])
     """
+    if isinstance(normalized_shape, Tensor):  # which the dispatcher would take for a list
+        _check_types("add_layer_norm", locals())
     try:
         return _add_layer_norm(
             input,
@@ -230,7 +245,7 @@ def add_layer_norm(
             offset=offset,
             rounding=rounding,
         )
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         _check_types("add_layer_norm", locals())
         raise
 
@@ -253,6 +268,8 @@ def add_layer_norm_(
     >>> x, residual
     (tensor([[-1.,  1.]]), tensor([[3., 4.]]))
     """
+    if isinstance(normalized_shape, Tensor):  # which the dispatcher would take for a list
+        _check_types("add_layer_norm_", locals())
     try:
         _add_layer_norm_(
             input,
@@ -264,7 +281,7 @@ def add_layer_norm_(
             offset=offset,
             rounding=rounding,
         )
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         _check_types("add_layer_norm_", locals())
         raise
 

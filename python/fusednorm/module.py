@@ -8,6 +8,10 @@ from torch import Tensor
 from torch.nn import LayerNorm as NativeLayerNorm
 from torch.nn import Parameter
 from torch.nn import RMSNorm as NativeRMSNorm
+from torch.nn.functional import layer_norm as native_layer_norm
+from torch.nn.functional import rms_norm as native_rms_norm
+
+from fusednorm.functional import rms_norm
 
 _ops = torch.ops.fusednorm
 _layer_norm = _ops.layer_norm
@@ -17,6 +21,11 @@ _rms_norm_memory_efficient = _ops.rms_norm_memory_efficient_forward
 
 # A scripted forward returns a tensor and nothing else: TorchScript compiles only the first branch
 # of is_scripting(), and takes a missing annotation of what forward returns for a tensor.
+
+
+def _has_kernels(input: Tensor) -> bool:
+    """Return whether the tensor is where our kernels are: on any other device native computes."""
+    return input.is_cpu or input.is_cuda or input.is_meta
 
 
 class LayerNorm(NativeLayerNorm):
@@ -71,6 +80,8 @@ class LayerNorm(NativeLayerNorm):
                 return _ops.add_layer_norm(
                     input, residual, self.normalized_shape, self.weight, self.bias, self.eps
                 )
+        if not isinstance(input, Tensor) or input.is_nested or not _has_kernels(input):
+            return native_layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
         if self.memory_efficient:
             return _layer_norm_memory_efficient(
                 input, self.normalized_shape, self.weight, self.bias, self.eps
@@ -168,6 +179,18 @@ class RMSNorm(NativeRMSNorm):
                     offset=self.offset,
                     rounding=self.rounding,
                 )
+        if not isinstance(x, Tensor) or x.is_nested or not _has_kernels(x):
+            if self.bias is None and self.offset == 0.0 and self.rounding == "once":
+                return native_rms_norm(x, self.normalized_shape, self.weight, self.eps)
+            return rms_norm(  # which says what it does not take
+                x,
+                self.normalized_shape,
+                self.weight,
+                self.eps,
+                bias=self.bias,
+                offset=self.offset,
+                rounding=self.rounding,
+            )
         if self.memory_efficient:
             return _rms_norm_memory_efficient(
                 x,

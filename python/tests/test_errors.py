@@ -52,6 +52,8 @@ CASES = {
     "mkldnn input": (lambda f: f(x.to_mkldnn(), (4,)), ["input", "Mkldnn", "dense"]),
     "an integer for a shape": (lambda f: f(x, 4), ["normalized_shape"]),
     "a float in a shape": (lambda f: f(x, [4.0]), ["normalized_shape"]),
+    "a tensor for a shape": (lambda f: f(x, torch.tensor([4])), ["normalized_shape", "Tensor"]),
+    "a NumPy array for input": (lambda f: f(x.numpy(), (4,)), ["input", "ndarray"]),
     "a string for eps": (lambda f: f(x, (4,), eps="a"), ["eps"]),
     "a list for input": (lambda f: f([1.0, 2.0], (2,)), ["input"]),
 }
@@ -67,6 +69,31 @@ def test_errors_are_those_of_native(name):
         call(fusednorm.layer_norm)
     for word in words:
         assert word in str(ours.value), str(ours.value)
+
+
+@pytest.mark.parametrize("kind", ["LayerNorm", "RMSNorm"])
+@pytest.mark.parametrize("bad", [x.numpy(), [1.0] * 4, None], ids=["array", "list", "None"])
+def test_modules_raise_what_native_raises_and_print_no_data(kind, bad):
+    for norm in (getattr(torch.nn, kind)(4), getattr(fusednorm, kind)(4)):
+        with pytest.raises(TypeError) as error:
+            norm(bad)
+        assert type(bad).__name__ in str(error.value)
+        assert "array([" not in str(error.value)
+    with pytest.raises(TypeError, match="must be a Tensor, not ndarray"):
+        fusednorm.RMSNorm(4, offset=1.0)(x.numpy())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided], ids=str)
+def test_nested_tensors_get_a_sentence_or_native(layout):
+    nested = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)], layout=layout)
+    with pytest.raises(NotImplementedError, match=r"layer_norm\(\): input is a nested tensor"):
+        fusednorm.layer_norm(nested, (4,))
+    with pytest.raises(NotImplementedError, match=r"rms_norm\(\): input is a nested tensor"):
+        fusednorm.rms_norm(nested, (4,))
+    found, native = fusednorm.LayerNorm(4)(nested), torch.nn.LayerNorm(4)(nested)
+    for left, right in zip(found.unbind(), native.unbind()):
+        assert torch.equal(left, right)
 
 
 def test_errors_of_the_backward_operators():

@@ -57,6 +57,7 @@ class Sweep:
     environment: dict[str, str]
     rows: list[Row] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -93,6 +94,8 @@ def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print
             sweep.interrupted = True
         finally:
             torch.set_num_threads(before)
+    for note in sweep.notes:  # below the table, not in it
+        show(note)
     return sweep
 
 
@@ -131,10 +134,9 @@ def _measure(
 def _take(
     sweep: Sweep, rows: list[Row], absent: dict[str, str], show: Callable[[str], None]
 ) -> None:
-    for name, reason in absent.items():
-        if sweep.absent.get(name) != reason:
-            show(f"{name}: not timed, {reason}")
-            sweep.absent[name] = reason
+    sweep.absent |= absent
+    notes = [f"{name}: not timed, {reason}" for name, reason in absent.items()]
+    sweep.notes += [note for note in notes if note not in sweep.notes]
     for row in rows:
         show(line(row))
     sweep.rows += rows

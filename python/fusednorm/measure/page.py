@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fusednorm.measure import evidence, plots
+from fusednorm.measure import evidence, plots, store
 from fusednorm.measure.contestants import CONTESTANTS
 from fusednorm.measure.profile import Profile, copies, summary_cells
 from fusednorm.measure.text import duration, percent
@@ -152,4 +152,4 @@ def render(profile: dict[str, Any], sweeps: list[dict[str, Any]]) -> str:
 
 def write(path: str, profile: dict[str, Any], sweeps: list[dict[str, Any]]) -> None:
     """Write the page to ``path``."""
-    Path(path).write_text(render(profile, sweeps), encoding="utf-8")
+    store.write_whole(path, render(profile, sweeps))
