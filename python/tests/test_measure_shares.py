@@ -19,8 +19,10 @@ from fusednorm.measure.command import main
 from fusednorm.measure.timing import Samples
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "%": 0.01}
-MUST_MOVE = re.compile(r"(\w+): (\S+ \S+) must move; a copy, at (\S+) GB/s, takes (\S+ \S+) for")
-WORDS = ["--contestants", "2019,native,fusednorm", "--seconds", "0.01"]
+MUST_MOVE = re.compile(
+    r"layer_norm (\w+): (\S+ \S+) must move; a copy, at (\S+) GB/s, takes (\S+ \S+) for"
+)
+WORDS = ["--op", "layer_norm", "--contestants", "2019,native,fusednorm", "--seconds", "0.01"]
 
 
 def number(text):
@@ -90,7 +92,9 @@ def test_the_summary(outputs):
     top = next(i for i, line in enumerate(lines) if line.startswith("pass "))
     header = re.split(r"  +", lines[top])
     rows = [
-        re.split(r"  +", line) for line in lines[top + 2 :] if re.match("(for|back)ward  ", line)
+        re.split(r"  +", line)
+        for line in lines[top + 2 :]
+        if re.match("layer_norm +(for|back)ward  ", line)
     ]
     check_cells([dict(zip(header, row, strict=True)) for row in rows], facts(lines))
 
@@ -119,7 +123,7 @@ def test_the_files(outputs):
 def test_the_lines_of_a_sweep(outputs):
     with open(outputs[3]["b.json"]) as file:
         rows = json.load(file)["rows"]
-    lines = [line for line in outputs[1] if re.match("(forward|backward|both) ", line)]
+    lines = [line for line in outputs[1] if re.match("layer_norm +(forward|backward|both) ", line)]
     assert len(lines) == len(rows)
     for line, row in zip(lines, rows, strict=True):
         time, rate, copy, share = re.search(
@@ -133,7 +137,7 @@ def test_the_lines_of_a_sweep(outputs):
 def test_the_picture(outputs):
     of_pass = facts(outputs[0])
     for axes in outputs[2].axes:
-        moved, rate = of_pass[axes.get_title(loc="left")]
+        moved, rate = of_pass[axes.get_title(loc="left").removeprefix("LayerNorm ")]
         # The dotted line is the copy's time, and each bar's label has the bar's.
         dotted = axes.lines[0].get_xdata()[0] * 1e-3
         assert dotted == pytest.approx(moved / (rate * 1e9), rel=0.01)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fusednorm.measure import environment
-from fusednorm.measure.contestants import Contestant
+from fusednorm.measure.contestants import Contestant, chosen
 from fusednorm.measure.problem import Case, check_memory
 from fusednorm.measure.progress import Progress
 from fusednorm.measure.race import Race, Row
@@ -19,10 +19,10 @@ from fusednorm.measure.text import duration, percent
 QUICK_SECONDS = 0.25
 FULL_SECONDS = 0.6
 
-LINE = "{:<8} {:<4} {:>8} {:>8} {:>7} {:<6} {:<7} {:<18} {:>10} {:>6} {:>7} {:>7} {:>6}"
+LINE = "{:<14} {:<8} {:<4} {:>8} {:>8} {:>7} {:<6} {:<7} {:<18} {:>10} {:>6} {:>7} {:>7} {:>6}"
 HEADER = LINE.format(
-    *("pass", "type", "rows", "cols", "threads", "buffer", "method", "contestant", "time", "+-"),
-    *("GB/s", "copy", "share"),
+    *("op", "pass", "type", "rows", "cols", "threads", "buffer", "method", "contestant", "time"),
+    *("+-", "GB/s", "copy", "share"),
 )
 
 
@@ -33,9 +33,15 @@ class Plan:
     problems: list[tuple[Case, list[str]]]  # with the passes of each case
     kinds: list[str]
     threads: list[int]
-    contestants: list[Contestant]
+    names: list[str] | None  # of contestants; None: all
+    left_out: tuple[str, ...]  # where none is named
     device: str
     seconds: float
+
+    def contestants(self, case: Case) -> list[Contestant]:
+        """Return who is measured in a case, or listed with the reason why not."""
+        of_all = chosen(self.names, case.op)
+        return [c for c in of_all if self.names or c.name not in self.left_out]
 
     def cases(self) -> Iterator[tuple[Case, list[str], int]]:
         """Yield the cases with their passes and threads, in the order in which they run."""
@@ -45,7 +51,7 @@ class Plan:
 
     def key(self, case: Case, passes: list[str], threads: int) -> str:
         """Name a case with all that its result depends on."""
-        names = ",".join(contestant.name for contestant in self.contestants)
+        names = ",".join(contestant.name for contestant in self.contestants(case))
         what = f"{','.join(passes)}; {','.join(self.kinds)}; {names}; {self.seconds} s"
         return f"{case}; {threads} threads; {what}; medians"
 
@@ -56,7 +62,7 @@ class Sweep:
 
     environment: dict[str, str]
     rows: list[Row] = field(default_factory=list)
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, dict[str, str]] = field(default_factory=dict)  # by operation
     interrupted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -67,8 +73,8 @@ class Sweep:
 def line(row: Row) -> str:
     """Return one measurement as a line below ``HEADER``."""
     return LINE.format(
-        *(row["pass"], row["dtype"], row["rows"], row["cols"], row["threads"], row["buffers"]),
-        *(row["method"], row["contestant"], duration(row["median_seconds"])),
+        *(row["op"], row["pass"], row["dtype"], row["rows"], row["cols"], row["threads"]),
+        *(row["buffers"], row["method"], row["contestant"], duration(row["median_seconds"])),
         *(percent(row["spread"]), f"{row['gigabytes_per_second']:.1f}"),
         *(f"{row['copy_gigabytes_per_second']:.1f}", f"{row['share_of_copy']:.3f}"),
     )
@@ -80,7 +86,7 @@ def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print
     resume = Resume(resume_path, sweep.environment)
     cases = list(plan.cases())
     for case, _, _ in cases:  # before the first is measured, not after an hour
-        check_memory(case, len(plan.contestants))
+        check_memory(case, len(plan.contestants(case)))
     before = torch.get_num_threads()
     show(HEADER)
     steps = sum(1 + len(passes) * len(plan.kinds) for _, passes, _ in cases)
@@ -110,31 +116,36 @@ def _measure(
     if key in resume.done:
         for _ in range(1 + len(passes) * len(plan.kinds)):
             progress.step(f"kept {case}")
-        _take(sweep, resume.done[key]["rows"], resume.done[key]["absent"], show)
+        _list_absent(sweep, case.op, resume.done[key]["absent"], show)
+        _take(sweep, resume.done[key]["rows"], show)
         return
     progress.step(f"check {case}")
-    race = Race(case, plan.contestants)
-    _take(sweep, [], race.absent, show)
+    race = Race(case, plan.contestants(case))
+    _list_absent(sweep, case.op, race.absent, show)
     rows: list[Row] = []
     for which in passes:
         for kind in plan.kinds:
             progress.step(f"{which} {case}, {kind}")
             for method in race.methods(kind):
                 measured = race.time(which, kind, plan.seconds, method)
-                _take(sweep, measured, {}, show)
+                _take(sweep, measured, show)
                 rows += measured
     resume.add(key, rows, race.absent)
     del race
     gc.collect()
 
 
-def _take(
-    sweep: Sweep, rows: list[Row], absent: dict[str, str], show: Callable[[str], None]
+def _list_absent(
+    sweep: Sweep, op: str, absent: dict[str, str], show: Callable[[str], None]
 ) -> None:
+    told = [line for of_one in sweep.absent.values() for line in of_one.items()]
     for name, reason in absent.items():
-        if sweep.absent.get(name) != reason:
+        if (name, reason) not in told:
             show(f"{name}: not timed, {reason}")
-            sweep.absent[name] = reason
+        sweep.absent.setdefault(op, {})[name] = reason
+
+
+def _take(sweep: Sweep, rows: list[Row], show: Callable[[str], None]) -> None:
     for row in rows:
         show(line(row))
     sweep.rows += rows

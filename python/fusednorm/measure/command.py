@@ -10,11 +10,13 @@ import torch
 from fusednorm import _build
 from fusednorm.measure import bench, environment, profile, store
 from fusednorm.measure.buffers import BUFFERS, can_choose
-from fusednorm.measure.contestants import CONTESTANTS, chosen
+from fusednorm.measure.contestants import CONTESTANTS, check_names
 from fusednorm.measure.grammar import parse_shape
 from fusednorm.measure.mistakes import BadInput
+from fusednorm.measure.operations import OPERATIONS, check_operations
 from fusednorm.measure.problem import DTYPES, PASSES, Case, check_device, of_text
 from fusednorm.measure.shapes import grid_shapes, listed_shapes
+from fusednorm.measure.summary import summary
 
 INTERRUPTED = 130
 DEFAULT_SHAPE = "bert-base"  # of a profile
@@ -64,7 +66,10 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", metavar="FILE")
         command.add_argument("--csv", metavar="FILE")
         command.add_argument("--plot", metavar="DIR", help="draw pictures into it")
-    for command in (one, sweep, page):
+    of_all = ", ".join(OPERATIONS)
+    profiled = ",".join(profile.OPERATIONS_PROFILED)
+    for command, default in ((one, profiled), (sweep, "layer_norm"), (page, profiled)):
+        command.add_argument("--op", type=_names, help=f"some of {of_all}; default {default}")
         command.add_argument("--device", help="cpu or cuda; default cuda where there is one")
 
     problem = "as in backward:bf16/f32:8192x1024; problems/problem.h has the grammar"
@@ -149,9 +154,9 @@ def run_profile(arguments: argparse.Namespace) -> int:
     one_pass = arguments.backward_only or arguments.forward_only
     if arguments.problem:
         options = [arguments.shape, arguments.rows, arguments.dtype, arguments.param_dtype]
-        _check_spelled_once(arguments.problem, [*options, one_pass])
+        _check_spelled_once(arguments.problem, [*options, arguments.op, one_pass])
         case, which = of_text(arguments.problem, device)
-        passes = [which]
+        cases, passes = [case], [which]
     else:
         dtype = _one_of("--dtype", arguments.dtype or "f32", tuple(DTYPES))
         params = _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
@@ -159,16 +164,18 @@ def run_profile(arguments: argparse.Namespace) -> int:
         shapes = _shapes(arguments, named) or [parse_shape("--shape", DEFAULT_SHAPE)]
         if len(shapes) > 1:
             raise BadInput("--shape, --rows and --cols: expected one shape")
-        case = Case(*shapes[0], dtype, params, device)
+        ops = check_operations(arguments.op or profile.OPERATIONS_PROFILED)
+        cases = [Case(*shapes[0], dtype, params, device, op) for op in ops]
         passes = ["forward", "backward"]
         if one_pass:
             passes = ["backward" if arguments.backward_only else "forward"]
-    contestants = chosen(arguments.contestants)
+    check_names(arguments.contestants)
     _check_outputs(arguments)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    result = profile.run(case, contestants, passes, arguments.seconds or profile.SECONDS)
-    print(profile.summary(result))
+    seconds = arguments.seconds or profile.SECONDS
+    result = profile.run(cases, arguments.contestants, passes, seconds)
+    print(summary(result))
     return _keep(arguments, result)
 
 
@@ -176,11 +183,13 @@ def _problems(arguments: argparse.Namespace, device: str) -> list[tuple[Case, li
     """Return the cases and passes of a sweep, spelled as problems or by --shape and its like."""
     if arguments.problems:
         options = [arguments.shape, arguments.rows, arguments.dtype, arguments.param_dtype]
-        _check_spelled_once(arguments.problems[0], [*options, arguments.passes, arguments.grid])
+        options += [arguments.op, arguments.passes, arguments.grid]
+        _check_spelled_once(arguments.problems[0], options)
         found: dict[Case, list[str]] = {}
         for case, which in (of_text(text, device) for text in arguments.problems):
             found.setdefault(case, []).append(which)
         return list(found.items())
+    ops = check_operations(arguments.op or ["layer_norm"])
     dtypes = arguments.dtype or ["f32", "bf16"]
     for dtype in dtypes:
         _one_of("--dtype", dtype, tuple(DTYPES))
@@ -194,7 +203,8 @@ def _problems(arguments: argparse.Namespace, device: str) -> list[tuple[Case, li
     listed = listed_shapes("quick" if arguments.quick else "bench")
     shapes = shapes or [(shape.rows, shape.cols) for shape in listed]
     return [
-        (Case(*shape, dtype, arguments.param_dtype or dtype, device), passes)
+        (Case(*shape, dtype, arguments.param_dtype or dtype, device, op), passes)
+        for op in ops
         for dtype in dtypes
         for shape in shapes
     ]
@@ -205,9 +215,8 @@ def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
     for kind in arguments.buffers or []:
         _one_of("--buffers", kind, BUFFERS)
     problems = _problems(arguments, device)
-    contestants = chosen(arguments.contestants)
+    check_names(arguments.contestants)
     if quick and not arguments.contestants:
-        contestants = [c for c in contestants if c.name != "compile"]
         print("compile: left out by --quick, as it compiles every shape; --contestants names it")
     kinds = arguments.buffers or (["warm"] if quick else list(BUFFERS))
     if device == "cpu" and not can_choose():
@@ -217,7 +226,8 @@ def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
         problems,
         kinds,
         arguments.threads or [torch.get_num_threads()],
-        contestants,
+        arguments.contestants,
+        ("compile",) if quick else (),
         device,
         arguments.seconds or (bench.QUICK_SECONDS if quick else bench.FULL_SECONDS),
     )
@@ -240,12 +250,15 @@ def run_report(arguments: argparse.Namespace) -> int:
         measured = store.read_json("--profile", arguments.profile, "profile")
     else:
         device = _device(arguments.device)
-        case = Case(*parse_shape("--shape", DEFAULT_SHAPE), device=device)
-        result = profile.run(case, chosen(None), ["forward", "backward"], profile.SECONDS)
-        print(profile.summary(result))
+        shape = parse_shape("--shape", DEFAULT_SHAPE)
+        ops = check_operations(arguments.op or profile.OPERATIONS_PROFILED)
+        cases = [Case(*shape, device=device, op=op) for op in ops]
+        result = profile.run(cases, None, ["forward", "backward"], profile.SECONDS)
+        print(summary(result))
         measured = result.as_dict()
         if not sweeps and not result.interrupted:
-            quick = parser().parse_args(["bench", "--quick", "--device", device])
+            words = ["bench", "--quick", "--device", device, "--op", ",".join(ops)]
+            quick = parser().parse_args(words)
             sweeps = [bench.run(_plan(quick, device), None).as_dict()]
     page.write(arguments.output, measured, sweeps)
     print(f"report: {arguments.output}")

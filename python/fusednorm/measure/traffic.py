@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 # Whose kernels the dispatcher sees; the others call theirs behind its back.
-DISPATCHED = ("2019", "native", "fusednorm")
+DISPATCHED = ("2019", "native", "unfused", "fusednorm")
 
 
 @dataclass
