@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans and runs on host memory, with a workspace that is poisoned, guarded and off alignment.
 #include "cpu_backend.h"
 
@@ -33,17 +34,19 @@ Status CpuBackend::run_guarded(const Plan& plan, const Buffers& buffers, Memory&
   return status;
 }
 
+std::string CpuBackend::leaves_out(const Problem& problem) const {
+  return lacks(problem, {"beta of rms_norm", "rounding", "gamma_offset", "residual", "groups",
+                         "inner", "16-bit parameters of f32 x"});
+}
+
 Status CpuBackend::forward(const ForwardProblem& problem, const ForwardPlaces& places,
                            Memory& memory) {
   const auto plan = cpu::plan(problem, device_);
   if (!plan) {
     return plan.status();
   }
-  return run_guarded(
-      *plan,
-      ForwardBuffers{memory.at(places.x), memory.at(places.gamma), memory.at(places.beta),
-                     memory.at(places.y), memory.at(places.mean), memory.at(places.rstd)},
-      memory);
+  const auto at = [&](Place place) { return memory.at(place); };
+  return run_guarded(*plan, buffers_of(places, at), memory);
 }
 
 Status CpuBackend::backward(const BackwardProblem& problem, const BackwardPlaces& places,
@@ -52,17 +55,8 @@ Status CpuBackend::backward(const BackwardProblem& problem, const BackwardPlaces
   if (!plan) {
     return plan.status();
   }
-  BackwardBuffers buffers;
-  buffers.dy = memory.at(places.dy);
-  (problem.source == Source::x ? buffers.x : buffers.y) = memory.at(places.source);
-  buffers.gamma = memory.at(places.gamma);
-  buffers.beta = memory.at(places.beta);
-  buffers.mean = memory.at(places.mean);
-  buffers.rstd = memory.at(places.rstd);
-  buffers.dx = memory.at(places.dx);
-  buffers.dgamma = memory.at(places.dgamma);
-  buffers.dbeta = memory.at(places.dbeta);
-  return run_guarded(*plan, buffers, memory);
+  const auto at = [&](Place place) { return memory.at(place); };
+  return run_guarded(*plan, buffers_of(places, problem.source, at), memory);
 }
 
 Backends backends_under_test() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU backend behind the harness's interface.
 #pragma once
 
@@ -15,6 +16,7 @@ class CpuBackend : public Backend {
   CpuBackend(cpu::Device device, Threads threads) : device_(device), threads_(threads) {}
 
   std::string name() const override;
+  std::string leaves_out(const Problem& problem) const override;
   Status forward(const ForwardProblem& problem, const ForwardPlaces& places,
                  Memory& memory) override;
   Status backward(const BackwardProblem& problem, const BackwardPlaces& places,

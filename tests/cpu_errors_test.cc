@@ -122,9 +122,6 @@ TEST(Errors, ForwardProblem) {
       {"the largest size there is",
        [](Call& c) { c.problem.rows = std::numeric_limits<std::int64_t>::max(); },
        {"rows"}},
-      {"f16 parameters of f32 x",
-       [](Call& c) { c.problem.param_dtype = DType::f16; },
-       {"param_dtype", "f16", "f32"}},
       {"f64 parameters of f32 x",
        [](Call& c) { c.problem.param_dtype = DType::f64; },
        {"param_dtype", "f64", "f32"}},
@@ -134,9 +131,27 @@ TEST(Errors, ForwardProblem) {
          c.problem.param_dtype = DType::bf16;
        },
        {"param_dtype", "bf16", "f16", "f32"}},
-      {"f16 y of f32 x",
+      {"f16 parameters of bf16 x",
+       [](Call& c) {
+         c.problem.x_dtype = c.problem.y_dtype = DType::bf16;
+         c.problem.param_dtype = DType::f16;
+       },
+       {"param_dtype", "f16", "bf16", "f32"}},
+      {"bf16 parameters of f64 x",
+       [](Call& c) {
+         c.problem.x_dtype = c.problem.y_dtype = DType::f64;
+         c.problem.param_dtype = DType::bf16;
+       },
+       {"param_dtype", "bf16", "f64", "f32"}},
+      {"f16 y of f32 x and parameters",
        [](Call& c) { c.problem.y_dtype = DType::f16; },
        {"y_dtype", "f16", "f32"}},
+      {"f16 y of f32 x and bf16 parameters",
+       [](Call& c) {
+         c.problem.y_dtype = DType::f16;
+         c.problem.param_dtype = DType::bf16;
+       },
+       {"y_dtype", "f16", "f32", "bf16"}},
       {"f32 y of bf16 x and parameters",
        [](Call& c) {
          c.problem.x_dtype = c.problem.param_dtype = DType::bf16;
@@ -152,17 +167,8 @@ TEST(Errors, ForwardProblem) {
        [](Call& c) { c.problem.operation = static_cast<Operation>(9); },
        {"operation"}},
       {"the mean of rms_norm",
-       [](Call& c) {
-         c.problem.operation = Operation::rms_norm;
-         c.problem.has_beta = false;
-       },
+       [](Call& c) { c.problem.operation = Operation::rms_norm; },
        {"save_mean", "rms_norm"}},
-      {"beta of rms_norm",
-       [](Call& c) {
-         c.problem.operation = Operation::rms_norm;
-         c.problem.save_mean = false;
-       },
-       {"has_beta", "rms_norm"}},
   });
 }
 
@@ -216,24 +222,15 @@ TEST(Errors, BackwardProblem) {
       {"rows * dx_row_stride overflows",
        [](Call& c) { c.problem.dx_row_stride = std::int64_t{1} << 62; },
        {"dx_row_stride", "4611686018427387904"}},
-      {"f16 parameters of f32 x",
-       [](Call& c) { c.problem.param_dtype = DType::f16; },
-       {"param_dtype", "f16"}},
+      {"f64 parameters of f32 x",
+       [](Call& c) { c.problem.param_dtype = DType::f64; },
+       {"param_dtype", "f64", "f32"}},
       {"f16 y of f32 x", [](Call& c) { c.problem.y_dtype = DType::f16; }, {"y_dtype", "f16"}},
       {"no such x_dtype", [](Call& c) { c.problem.x_dtype = static_cast<DType>(17); }, {"x_dtype"}},
       {"no such source", [](Call& c) { c.problem.source = static_cast<Source>(9); }, {"source"}},
       {"no such operation",
        [](Call& c) { c.problem.operation = static_cast<Operation>(9); },
        {"operation"}},
-      {"beta of rms_norm",
-       [](Call& c) { c.problem.operation = Operation::rms_norm; },
-       {"has_beta", "rms_norm"}},
-      {"dbeta of rms_norm",
-       [](Call& c) {
-         c.problem.operation = Operation::rms_norm;
-         c.problem.has_beta = false;
-       },
-       {"want_dbeta", "rms_norm"}},
   });
 }
 

@@ -155,7 +155,10 @@ void run_in_place(std::int64_t rows, std::int64_t cols) {
                {workspace.data(), workspace.size()}, Threads{2});
   ASSERT_TRUE(status) << status.message();
   // The tail of less than a period moves the mean by less than kPeriod / cols of the spread.
-  const auto expected = reference::forward(1, kPeriod, period.data(), nullptr, nullptr, 1e-5);
+  reference::Norm norm;
+  norm.rows = 1;
+  norm.cols = kPeriod;
+  const auto expected = reference::forward(norm, period.data());
   const double tail = static_cast<double>(cols % kPeriod) / static_cast<double>(cols);
   for (std::int64_t index = 0; index < kPeriod; ++index) {
     const double error = (0x1p-24 * 40 + tail) * (1 + std::fabs(expected.y[index]));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers for the problems: every value is a function of seed, pattern and position alone.
 #pragma once
 
@@ -29,7 +30,10 @@ inline double random_normal(std::uint64_t seed, std::uint64_t index) {
 std::vector<double> make_x(const Problem& problem);
 /// dy, packed and rounded to y_dtype.
 std::vector<double> make_dy(const Problem& problem);
-/// Empty when the problem has none.
+/// Empty when the problem has none. The patterns of x and of dy, rounded to residual_dtype.
+std::vector<double> make_residual(const Problem& problem);
+std::vector<double> make_ds(const Problem& problem);
+/// Empty when the problem has none. Tables of param_groups rows.
 std::vector<double> make_gamma(const Problem& problem);
 std::vector<double> make_beta(const Problem& problem);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparison of bits.
 #include "guarantees.h"
 
@@ -14,23 +15,44 @@ std::vector<double> slice(const std::vector<double>& values, std::int64_t begin,
              : std::vector<double>(values.begin() + begin, values.begin() + begin + count);
 }
 
-Operands rows_of(const Problem& problem, const Operands& all, std::int64_t begin,
-                 std::int64_t count) {
-  const std::int64_t cols = problem.cols;
-  return {slice(all.x, begin * cols, count * cols),
-          all.gamma,
-          all.beta,
-          slice(all.dy, begin * cols, count * cols),
-          slice(all.y, begin * cols, count * cols),
-          slice(all.mean, begin, count),
-          slice(all.rstd, begin, count)};
+/// The arrays that have a value for each element of x, and those that have one for each row.
+std::vector<std::vector<double>*> row_arrays(Operands& in) {
+  return {&in.x, &in.residual, &in.sum, &in.dy, &in.ds, &in.y};
+}
+std::vector<std::vector<double>*> statistics(Operands& in) {
+  return {&in.mean, &in.rstd};
+}
+
+/// `problem` becomes that of some of its rows, in one level, each with its own row of parameters.
+Operands take_rows(Problem* problem, const Operands& all, std::int64_t begin, std::int64_t count) {
+  const Problem whole = *problem;
+  problem->rows = count;
+  problem->inner_rows = 0;
+  problem->outer = {};
+  Operands some = all;
+  for (std::vector<double>* values : row_arrays(some)) {
+    *values = slice(*values, begin * whole.cols, count * whole.cols);
+  }
+  for (std::vector<double>* values : statistics(some)) *values = slice(*values, begin, count);
+  if (whole.param_groups == 1) return some;
+  problem->param_groups = count;
+  problem->rows_per_group = 1;
+  for (const auto& [to, from] : {std::pair(&some.gamma, &all.gamma), {&some.beta, &all.beta}}) {
+    to->clear();
+    for (std::int64_t row = begin; row < begin + count && !from->empty(); ++row) {
+      const std::int64_t group = param_row(row, whole.rows_per_group, whole.param_groups);
+      const auto first = from->begin() + group * whole.cols;
+      to->insert(to->end(), first, first + whole.cols);
+    }
+  }
+  return some;
 }
 
 /// Every row but those of [begin, begin + count) becomes NaN.
 Operands poison_others(const Problem& problem, Operands all, std::int64_t begin,
                        std::int64_t count) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (std::vector<double>* values : {&all.x, &all.dy, &all.y}) {
+  for (std::vector<double>* values : row_arrays(all)) {
     for (std::int64_t index = 0; index < static_cast<std::int64_t>(values->size()); ++index) {
       const std::int64_t row = index / problem.cols;
       if (row < begin || row >= begin + count) {
@@ -79,9 +101,9 @@ std::string batch_invariant(const Problem& problem, Backend& among, Backend& apa
   for (std::int64_t begin = 0; begin < problem.rows; begin += batch) {
     Problem part = problem;
     const std::int64_t count = std::min(batch, problem.rows - begin);
-    part.rows = poisoned_company ? problem.rows : count;
-    Layout few(part, poisoned_company ? poison_others(problem, operands, begin, count)
-                                      : rows_of(problem, operands, begin, count));
+    const Operands rows = poisoned_company ? poison_others(problem, operands, begin, count)
+                                           : take_rows(&part, operands, begin, count);
+    Layout few(part, rows);
     if (const Status status = run(apart, few); !status.ok()) {
       return to_string(part) + ": " + status.message();
     }

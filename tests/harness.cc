@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layout of memory, execution, comparison.
 #include "harness.h"
 
@@ -11,105 +12,134 @@
 namespace fusednorm::testing {
 namespace {
 
-std::int64_t stride_or_cols(const Problem& problem, int array) {
-  return problem.stride[array] != packed ? problem.stride[array] : problem.cols;
-}
+/// Lays arrays out in a layout's memory, fills them and lists the outputs.
+class Arrays {
+ public:
+  explicit Arrays(Layout& layout) : layout_(layout), problem_(layout.problem) {}
 
-/// Elements from the first to the last of a strided array: no padding after the last row.
-std::int64_t extent(std::int64_t rows, std::int64_t cols, std::int64_t stride) {
-  return rows > 0 && cols > 0 ? (rows - 1) * stride + cols : 0;
-}
+  /// An array of rows, `index`th in the order of the problem's strides. Without values it is left
+  /// poisoned.
+  Place rows(DType dtype, int index, const std::vector<double>* values = nullptr) {
+    const RowLayout rows = row_layout_of(index);
+    const Place place = layout_.memory.allocate(dtype, extent(rows), problem_.offset[index]);
+    if (values != nullptr) fill(place, dtype, problem_.rows, problem_.cols, rows, *values);
+    return place;
+  }
+  /// A contiguous array of parameters or statistics.
+  Place vector(DType dtype, const std::vector<double>& values) {
+    const auto size = static_cast<std::int64_t>(values.size());
+    const Place place = layout_.memory.allocate(dtype, size, problem_.offset[0]);
+    fill(place, dtype, 1, size, {}, values);
+    return place;
+  }
+  void output_rows(const char* name, DType dtype, int index, Place place) {
+    layout_.outputs.push_back(
+        {name, dtype, place, problem_.rows, problem_.cols, row_layout_of(index)});
+  }
+  Place output_vector(const char* name, DType dtype, std::int64_t size) {
+    const Place place = layout_.memory.allocate(dtype, size, problem_.offset[0]);
+    layout_.outputs.push_back({name, dtype, place, 1, size, {}});
+    return place;
+  }
 
-Place allocate_rows(Memory& memory, const Problem& problem, DType dtype, int array) {
-  return memory.allocate(dtype, extent(problem.rows, problem.cols, stride_or_cols(problem, array)),
-                         problem.offset[array]);
-}
-
-void fill(Memory& memory, Place place, DType dtype, std::int64_t rows, std::int64_t cols,
-          std::int64_t stride, const std::vector<double>& values) {
-  std::byte* array = memory.at(place);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t col = 0; col < cols; ++col) {
-      reference::store(dtype, array, row * stride + col, values[row * cols + col]);
+ private:
+  RowLayout row_layout_of(int index) const {
+    return row_layout(problem_.cols, problem_.stride[index], problem_.inner_rows,
+                      problem_.outer[index]);
+  }
+  /// Elements from the first to the last: no padding after the last row.
+  std::int64_t extent(const RowLayout& rows) const {
+    if (problem_.rows == 0 || problem_.cols == 0) return 0;
+    const std::int64_t inner = rows.inner_rows > 0 ? rows.inner_rows : problem_.rows;
+    const std::int64_t outer = problem_.rows / inner;
+    return (outer - 1) * rows.outer_stride + (inner - 1) * rows.row_stride + problem_.cols;
+  }
+  void fill(Place place, DType dtype, std::int64_t rows, std::int64_t cols,
+            const RowLayout& row_layout, const std::vector<double>& values) {
+    std::byte* array = layout_.memory.at(place);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t start = row_layout.start_of(row);
+      for (std::int64_t col = 0; col < cols; ++col) {
+        reference::store(dtype, array, start + col, values[row * cols + col]);
+      }
     }
   }
-}
 
-/// A contiguous array; absent when there are no values to put in it although elements are due.
-Place vector_of(Memory& memory, const Problem& problem, DType dtype,
-                const std::vector<double>& values) {
-  const std::int64_t size = static_cast<std::int64_t>(values.size());
-  const Place place = memory.allocate(dtype, size, problem.offset[0]);
-  fill(memory, place, dtype, 1, size, size, values);
-  return place;
-}
+  Layout& layout_;
+  const Problem& problem_;
+};
 
 void lay_out_forward(Layout& layout, const Operands& in) {
   const Problem& problem = layout.problem;
-  Memory& memory = layout.memory;
   ForwardPlaces& places = layout.forward;
-  const auto [rows, cols] = std::pair(problem.rows, problem.cols);
+  Arrays arrays(layout);
   const DType stats = compute_dtype(problem.x_dtype);
-  const std::int64_t x_stride = stride_or_cols(problem, 0), y_stride = stride_or_cols(problem, 1);
-  places.x = allocate_rows(memory, problem, problem.x_dtype, 0);
-  fill(memory, places.x, problem.x_dtype, rows, cols, x_stride, in.x);
-  places.y = problem.in_place == InPlace::y_over_x
-                 ? places.x
-                 : allocate_rows(memory, problem, problem.y_dtype, 1);
-  if (problem.gamma != Gamma::none) {
-    places.gamma = vector_of(memory, problem, problem.param_dtype, in.gamma);
+  const InPlace in_place = problem.in_place;
+  const bool both = in_place == InPlace::y_over_x_and_sum_over_residual;
+  places.x = arrays.rows(problem.x_dtype, kX, &in.x);
+  places.y = both || in_place == InPlace::y_over_x ? places.x : arrays.rows(problem.y_dtype, kY);
+  if (problem.has_residual) {
+    const DType dtype = problem.residual_dtype;
+    places.residual = arrays.rows(dtype, kResidual, &in.residual);
+    places.sum = both || in_place == InPlace::sum_over_residual ? places.residual
+                 : in_place == InPlace::sum_over_x              ? places.x
+                                                                : arrays.rows(dtype, kSum);
   }
-  if (problem.beta != Beta::none) {
-    places.beta = vector_of(memory, problem, problem.param_dtype, in.beta);
+  if (!in.gamma.empty()) places.gamma = arrays.vector(problem.param_dtype, in.gamma);
+  if (!in.beta.empty()) places.beta = arrays.vector(problem.param_dtype, in.beta);
+  arrays.output_rows("y", problem.y_dtype, kY, places.y);
+  if (problem.has_residual) arrays.output_rows("sum", problem.residual_dtype, kSum, places.sum);
+  if (problem.out[0]) places.mean = arrays.output_vector("mean", stats, problem.rows);
+  if (problem.out[1]) places.rstd = arrays.output_vector("rstd", stats, problem.rows);
+}
+
+/// Without dy, dy and what only its gradient needs stay null: nothing may read them.
+void lay_out_backward_inputs(Layout& layout, Arrays& arrays, const Operands& in) {
+  const Problem& problem = layout.problem;
+  BackwardPlaces& places = layout.backward;
+  const DType stats = compute_dtype(problem.x_dtype);
+  const DType source = problem.from_y() ? problem.y_dtype : problem.row_dtype();
+  if (problem.has_ds) places.ds = arrays.rows(problem.residual_dtype, kDs, &in.ds);
+  if (problem.has_dy || problem.in_place == InPlace::dx_over_source ||
+      problem.in_place == InPlace::dresidual_over_source) {
+    places.source = arrays.rows(source, kSource, problem.from_y() ? &in.y : &in.rows());
   }
-  layout.outputs.push_back({"y", problem.y_dtype, places.y, rows, cols, y_stride});
-  if (problem.out[0]) {
-    places.mean = memory.allocate(stats, rows, problem.offset[0]);
-    layout.outputs.push_back({"mean", stats, places.mean, 1, rows, rows});
+  if (!problem.has_dy) return;
+  places.dy = arrays.rows(problem.y_dtype, kDy, &in.dy);
+  if (!in.gamma.empty()) places.gamma = arrays.vector(problem.param_dtype, in.gamma);
+  if (problem.from_y() && !in.beta.empty()) {
+    places.beta = arrays.vector(problem.param_dtype, in.beta);
   }
-  if (problem.out[1]) {
-    places.rstd = memory.allocate(stats, rows, problem.offset[0]);
-    layout.outputs.push_back({"rstd", stats, places.rstd, 1, rows, rows});
-  }
+  if (!problem.from_y()) places.mean = arrays.vector(stats, in.mean);
+  places.rstd = arrays.vector(stats, in.rstd);
 }
 
 void lay_out_backward(Layout& layout, const Operands& in) {
   const Problem& problem = layout.problem;
-  Memory& memory = layout.memory;
   BackwardPlaces& places = layout.backward;
-  const auto [rows, cols] = std::pair(problem.rows, problem.cols);
-  const DType stats = compute_dtype(problem.x_dtype);
-  const DType source = problem.from_y() ? problem.y_dtype : problem.x_dtype;
-  places.dy = allocate_rows(memory, problem, problem.y_dtype, 0);
-  fill(memory, places.dy, problem.y_dtype, rows, cols, stride_or_cols(problem, 0), in.dy);
-  places.source = allocate_rows(memory, problem, source, 1);
-  fill(memory, places.source, source, rows, cols, stride_or_cols(problem, 1),
-       problem.from_y() ? in.y : in.x);
-  if (problem.gamma != Gamma::none) {
-    places.gamma = vector_of(memory, problem, problem.param_dtype, in.gamma);
-  }
-  if (problem.from_y() && problem.beta != Beta::none) {
-    places.beta = vector_of(memory, problem, problem.param_dtype, in.beta);
-  }
-  if (!problem.from_y()) {
-    places.mean = vector_of(memory, problem, stats, in.mean);
-  }
-  places.rstd = vector_of(memory, problem, stats, in.rstd);
+  Arrays arrays(layout);
+  lay_out_backward_inputs(layout, arrays, in);
+  const InPlace in_place = problem.in_place;
   if (problem.out[0]) {
-    places.dx = problem.in_place == InPlace::dx_over_dy ? places.dy
-                : problem.in_place == InPlace::dx_over_source
-                    ? places.source
-                    : allocate_rows(memory, problem, problem.x_dtype, 2);
-    layout.outputs.push_back(
-        {"dx", problem.x_dtype, places.dx, rows, cols, stride_or_cols(problem, 2)});
+    places.dx = in_place == InPlace::dx_over_dy       ? places.dy
+                : in_place == InPlace::dx_over_source ? places.source
+                : in_place == InPlace::dx_over_ds     ? places.ds
+                                                      : arrays.rows(problem.x_dtype, kDx);
+    arrays.output_rows("dx", problem.x_dtype, kDx, places.dx);
   }
+  if (problem.out[3]) {
+    places.dresidual = in_place == InPlace::dresidual_over_ds ? places.ds
+                       : in_place == InPlace::dresidual_over_source
+                           ? places.source
+                           : arrays.rows(problem.residual_dtype, kDresidual);
+    arrays.output_rows("dresidual", problem.residual_dtype, kDresidual, places.dresidual);
+  }
+  const std::int64_t parameters = problem.param_groups * problem.cols;
   if (problem.out[1]) {
-    places.dgamma = memory.allocate(problem.param_dtype, cols, problem.offset[0]);
-    layout.outputs.push_back({"dgamma", problem.param_dtype, places.dgamma, 1, cols, cols});
+    places.dgamma = arrays.output_vector("dgamma", problem.param_dtype, parameters);
   }
   if (problem.out[2]) {
-    places.dbeta = memory.allocate(problem.param_dtype, cols, problem.offset[0]);
-    layout.outputs.push_back({"dbeta", problem.param_dtype, places.dbeta, 1, cols, cols});
+    places.dbeta = arrays.output_vector("dbeta", problem.param_dtype, parameters);
   }
 }
 
@@ -132,14 +162,15 @@ std::string disagreement(const Layout& layout, const Expected& expected) {
   for (std::int64_t row = 0; row < output.rows; ++row) {
     for (std::int64_t col = 0; col < output.cols; ++col) {
       const std::int64_t index = row * output.cols + col;
-      const double got = reference::load(output.dtype, array, row * output.stride + col);
-      if (agrees(output.dtype, got, expected.values[index], expected.errors[index])) {
+      const double got = reference::load(output.dtype, array, output.layout.start_of(row) + col);
+      const Interval allowed{expected.low[index], expected.high[index]};
+      if (allowed.holds(got)) {
         continue;
       }
       if (++wrong == 1) {
         report << output.name << "[" << row << ", " << col << "] is " << got << ", expected "
-               << expected.values[index] << " +- " << expected.errors[index] << " rounded to "
-               << name_of(output.dtype);
+               << expected.values[index] << ", rounded to " << name_of(output.dtype) << " "
+               << allowed.low << " to " << allowed.high;
       }
     }
   }
@@ -168,7 +199,8 @@ std::vector<std::byte> output_bytes(const Layout& layout, const std::string& nam
   const std::byte* array = layout.memory.at(output.place);
   std::vector<std::byte> bytes;
   for (std::int64_t row = 0; row < output.rows; ++row) {
-    const std::byte* begin = array + static_cast<std::size_t>(row * output.stride) * element;
+    const std::byte* begin =
+        array + static_cast<std::size_t>(output.layout.start_of(row)) * element;
     bytes.insert(bytes.end(), begin, begin + static_cast<std::size_t>(output.cols) * element);
   }
   return bytes;
@@ -180,7 +212,7 @@ std::string stray_write(const Memory& before, const Memory& after,
   for (const OutputArray& output : outputs) {
     const std::size_t element = size_of(output.dtype);
     for (std::int64_t row = 0; row < output.rows; ++row) {
-      const std::size_t at = static_cast<std::size_t>(row * output.stride) * element;
+      const std::size_t at = static_cast<std::size_t>(output.layout.start_of(row)) * element;
       std::memcpy(allowed.at(output.place) + at, after.at(output.place) + at,
                   static_cast<std::size_t>(output.cols) * element);
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a problem on a backend and holds the outcome to the oracle.
 #pragma once
 
@@ -8,6 +9,7 @@
 #include "memory.h"
 #include "oracle.h"
 #include "problem.h"
+#include "row_layout.h"
 
 namespace fusednorm::testing {
 
@@ -16,7 +18,8 @@ struct OutputArray {
   std::string name;
   DType dtype;
   Place place;
-  std::int64_t rows, cols, stride;
+  std::int64_t rows, cols;
+  RowLayout layout;
 };
 
 /// A problem with its memory laid out and filled, and the places of its arrays.

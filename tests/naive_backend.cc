@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plain kernels, in float or double, and their mutations.
 #include "naive_backend.h"
 
@@ -5,6 +6,7 @@
 #include <vector>
 
 #include "reference/element.h"
+#include "row_layout.h"
 
 namespace fusednorm::testing {
 namespace {
@@ -48,8 +50,66 @@ double truncated(DType dtype, double value) {
   return rounded(dtype, value - (nearest - value) * 1.0001);
 }
 
-std::int64_t stride_of(std::int64_t stride, std::int64_t cols) {
-  return stride == packed ? cols : stride;
+/// The parameters of a problem.
+template <typename T, typename Problem>
+class Parameters {
+ public:
+  Parameters(const Problem& problem, Place gamma, Place beta, const Memory& memory,
+             Mutation mutation)
+      : problem_(problem), gamma_(gamma), beta_(beta), memory_(memory), mutation_(mutation) {}
+
+  std::int64_t group(std::int64_t row) const {
+    const std::int64_t rows = mutation_ == Mutation::group_by_row ? 1 : problem_.rows_per_group;
+    return param_row(row, rows, problem_.param_groups);
+  }
+  /// gamma + gamma_offset.
+  T scale(std::int64_t row, std::int64_t col) const {
+    if (!problem_.has_gamma) return 1;
+    const T gamma = at(gamma_, row, col);
+    if (mutation_ == Mutation::forgotten_offset) return gamma;
+    const T sum = gamma + static_cast<T>(problem_.gamma_offset);
+    return mutation_ == Mutation::offset_in_param_dtype
+               ? static_cast<T>(rounded(problem_.param_dtype, sum))
+               : sum;
+  }
+  T shift(std::int64_t row, std::int64_t col) const {
+    return problem_.has_beta && mutation_ != Mutation::forgotten_beta ? at(beta_, row, col) : T(0);
+  }
+
+ private:
+  T at(Place place, std::int64_t row, std::int64_t col) const {
+    const std::int64_t next = mutation_ == Mutation::wrong_group ? 1 : 0;
+    const std::int64_t used = (group(row) + next) % problem_.param_groups;
+    return static_cast<T>(
+        load(problem_.param_dtype, memory_.at(place), used * problem_.cols + col));
+  }
+
+  const Problem& problem_;
+  Place gamma_, beta_;
+  const Memory& memory_;
+  Mutation mutation_;
+};
+
+/// An array of rows.
+struct Rows {
+  DType dtype;
+  std::byte* data;
+  RowLayout layout;
+
+  double read(std::int64_t row, std::int64_t col) const {
+    return load(dtype, data, layout.start_of(row) + col);
+  }
+  void write(std::int64_t row, std::int64_t col, double value) const {
+    store(dtype, data, layout.start_of(row) + col, value);
+  }
+};
+
+template <typename Problem>
+Rows rows_of(const Problem& problem, DType dtype, std::byte* data, std::int64_t row_stride,
+             std::int64_t outer_stride, Mutation mutation) {
+  const bool ignored = mutation == Mutation::ignored_outer_stride;
+  return {dtype, data,
+          row_layout(problem.cols, row_stride, ignored ? 0 : problem.inner_rows, outer_stride)};
 }
 
 template <typename T>
@@ -97,17 +157,74 @@ Statistics<T> row_statistics(const std::vector<T>& x, const ForwardProblem& prob
 }
 
 template <typename T>
+class NaiveForward {
+ public:
+  NaiveForward(const ForwardProblem& p, const ForwardPlaces& places, Memory& memory,
+               Mutation mutation)
+      : problem_(p),
+        mutation_(mutation),
+        parameters_(p, places.gamma, places.beta, memory, mutation),
+        x_(rows_of(p, p.x_dtype, memory.at(places.x), p.x_row_stride, p.x_outer_stride, mutation)),
+        y_(rows_of(p, p.y_dtype, memory.at(places.y), p.y_row_stride, p.y_outer_stride, mutation)),
+        residual_(rows_of(p, row_dtype(p), memory.at(places.residual), p.residual_row_stride,
+                          p.residual_outer_stride, mutation)),
+        sum_(rows_of(p, row_dtype(p), memory.at(places.sum), p.sum_row_stride, p.sum_outer_stride,
+                     mutation)) {}
+
+  /// The row to be normalised; with a residual the sum is stored.
+  std::vector<T> input(std::int64_t row) const {
+    std::vector<T> values(static_cast<std::size_t>(problem_.cols));
+    std::vector<double> sums(values.size());
+    for (std::int64_t col = 0; col < problem_.cols; ++col) {
+      values[col] = static_cast<T>(x_.read(row, col));
+      if (!problem_.has_residual) continue;
+      const T exact = values[col] + static_cast<T>(residual_.read(row, col));
+      sums[col] = mutation_ == Mutation::truncated_sum ? truncated(sum_.dtype, exact)
+                                                       : rounded(sum_.dtype, exact);
+      if (mutation_ == Mutation::norm_of_x) continue;
+      values[col] = mutation_ == Mutation::exact_sum ? exact : static_cast<T>(sums[col]);
+    }
+    for (std::int64_t col = 0; col < problem_.cols && problem_.has_residual; ++col) {
+      sum_.write(row, col, sums[col]);
+    }
+    return values;
+  }
+
+  double output(std::int64_t row, std::int64_t col, T xhat) const {
+    const T scale = parameters_.scale(row, col), shift = parameters_.shift(row, col);
+    if (problem_.rounding == Rounding::once || mutation_ == Mutation::rounded_once) {
+      if (mutation_ == Mutation::rounded_twice) xhat = narrowed(problem_.y_dtype, xhat);
+      const T y = xhat * scale + shift;
+      return mutation_ == Mutation::truncated_store ? truncated(problem_.y_dtype, y) : y;
+    }
+    const bool via_x =
+        (problem_.rounding == Rounding::via_x) != (mutation_ == Mutation::via_the_wrong_dtype);
+    const T known = narrowed(via_x ? row_dtype(problem_) : problem_.param_dtype, xhat);
+    const T product = known * scale;
+    return (mutation_ == Mutation::product_not_rounded ? product
+                                                       : narrowed(problem_.y_dtype, product)) +
+           shift;
+  }
+
+  void write(std::int64_t row, std::int64_t col, double value) const { y_.write(row, col, value); }
+
+ private:
+  static T narrowed(DType dtype, T value) { return static_cast<T>(rounded(dtype, value)); }
+
+  const ForwardProblem& problem_;
+  Mutation mutation_;
+  Parameters<T, ForwardProblem> parameters_;
+  Rows x_, y_, residual_, sum_;
+};
+
+template <typename T>
 void naive_forward(const ForwardProblem& problem, const ForwardPlaces& places, Memory& memory,
                    Mutation mutation) {
-  const std::int64_t x_stride = stride_of(problem.x_row_stride, problem.cols);
-  const std::int64_t y_stride = stride_of(problem.y_row_stride, problem.cols);
+  const NaiveForward<T> rows(problem, places, memory, mutation);
   const DType stats = compute_dtype(problem.x_dtype);
-  std::vector<T> x(static_cast<std::size_t>(problem.cols));
   bool nan_seen = false;
   for (std::int64_t row = 0; row < problem.rows; ++row) {
-    for (std::int64_t col = 0; col < problem.cols; ++col) {
-      x[col] = static_cast<T>(load(problem.x_dtype, memory.at(places.x), row * x_stride + col));
-    }
+    const std::vector<T> x = rows.input(row);
     Statistics<T> s{};
     if (problem.cols > 0) {
       s = row_statistics(x, problem, mutation);
@@ -115,20 +232,9 @@ void naive_forward(const ForwardProblem& problem, const ForwardPlaces& places, M
     if (mutation == Mutation::nan_spreads && nan_seen) s.rstd = NAN;
     nan_seen = nan_seen || std::isnan(s.rstd);
     for (std::int64_t col = 0; col < problem.cols; ++col) {
-      T y = ((x[col] - s.high) - s.low) * s.rstd;
-      if (mutation == Mutation::rounded_twice) y = static_cast<T>(rounded(problem.y_dtype, y));
-      if (problem.has_gamma) {
-        y *= static_cast<T>(load(problem.param_dtype, memory.at(places.gamma), col));
-      }
-      if (problem.has_beta && mutation != Mutation::forgotten_beta) {
-        y += static_cast<T>(load(problem.param_dtype, memory.at(places.beta), col));
-      }
-      store(problem.y_dtype, memory.at(places.y), row * y_stride + col,
-            mutation == Mutation::truncated_store ? truncated(problem.y_dtype, y) : y);
+      rows.write(row, col, rows.output(row, col, ((x[col] - s.high) - s.low) * s.rstd));
     }
-    if (mutation == Mutation::past_the_row) {
-      store(problem.y_dtype, memory.at(places.y), row * y_stride + problem.cols, 0);
-    }
+    if (mutation == Mutation::past_the_row) rows.write(row, problem.cols, 0);
     T mean = s.high + s.low, rstd = s.rstd;
     if (mutation == Mutation::statistics_in_bf16) {
       mean = static_cast<T>(as_bf16(mean));
@@ -143,52 +249,99 @@ void naive_forward(const ForwardProblem& problem, const ForwardPlaces& places, M
 template <typename T>
 class NaiveBackward {
  public:
-  NaiveBackward(const BackwardProblem& problem, const BackwardPlaces& places, Memory& memory,
+  NaiveBackward(const BackwardProblem& p, const BackwardPlaces& places, Memory& memory,
                 Mutation mutation)
-      : problem_(problem), places_(places), memory_(memory), mutation_(mutation) {}
+      : problem_(p),
+        places_(places),
+        memory_(memory),
+        mutation_(mutation),
+        parameters_(p, places.gamma, places.beta, memory, mutation),
+        dy_(rows_of(p, p.y_dtype, memory.at(places.dy), p.dy_row_stride, p.dy_outer_stride,
+                    mutation)),
+        source_(rows_of(p, p.source == Source::y ? p.y_dtype : row_dtype(p),
+                        memory.at(places.source), p.source_row_stride, p.source_outer_stride,
+                        mutation)),
+        dx_(rows_of(p, p.x_dtype, memory.at(places.dx), p.dx_row_stride, p.dx_outer_stride,
+                    mutation)),
+        ds_(rows_of(p, row_dtype(p), memory.at(places.ds), p.ds_row_stride, p.ds_outer_stride,
+                    mutation)),
+        dresidual_(rows_of(p, row_dtype(p), memory.at(places.dresidual), p.dresidual_row_stride,
+                           p.dresidual_outer_stride, mutation)) {}
 
-  T dy(std::int64_t row, std::int64_t col) const {
-    return static_cast<T>(load(problem_.y_dtype, memory_.at(places_.dy),
-                               row * stride_of(problem_.dy_row_stride, problem_.cols) + col));
-  }
-  T gamma(std::int64_t col) const { return parameter(problem_.has_gamma, places_.gamma, col, 1); }
+  T dy(std::int64_t row, std::int64_t col) const { return static_cast<T>(dy_.read(row, col)); }
   T statistic(Place place, std::int64_t row) const {
     return static_cast<T>(load(compute_dtype(problem_.x_dtype), memory_.at(place), row));
   }
   T xhat(std::int64_t row, std::int64_t col) const {
-    const bool from_y = problem_.source == Source::y;
-    const T value = static_cast<T>(
-        load(from_y ? problem_.y_dtype : problem_.x_dtype, memory_.at(places_.source),
-             row * stride_of(problem_.source_row_stride, problem_.cols) + col));
-    return from_y ? (value - parameter(problem_.has_beta, places_.beta, col, 0)) / gamma(col)
-                  : (value - (rms() ? T(0) : statistic(places_.mean, row))) *
-                        statistic(places_.rstd, row);
+    const T value = static_cast<T>(source_.read(row, col));
+    if (problem_.source == Source::y) {
+      return (value - parameters_.shift(row, col)) / parameters_.scale(row, col);
+    }
+    return (value - (rms() ? T(0) : statistic(places_.mean, row))) * statistic(places_.rstd, row);
   }
 
   /// dgamma and dbeta, before dx may overwrite what they are made from.
   void columns(std::int64_t chain) {
-    std::int64_t rows = problem_.rows;
-    if (mutation_ == Mutation::last_block_missing) rows = rows / 64 * 64;
-    const auto sum = [&](const auto& term) {
-      return mutation_ == Mutation::bf16_column_sums ? bf16_sum<T>(rows, term)
-                                                     : tree_sum<T>(0, rows, chain, term);
-    };
-    for (std::int64_t col = 0; col < problem_.cols; ++col) {
-      if (problem_.want_dgamma) {
-        store(problem_.param_dtype, memory_.at(places_.dgamma), col,
-              sum([&](std::int64_t row) { return dy(row, col) * xhat(row, col); }));
+    for (std::int64_t group = 0; group < problem_.param_groups; ++group) {
+      std::vector<std::int64_t> rows;
+      for (std::int64_t row = 0; row < problem_.rows && problem_.has_dy; ++row) {
+        const bool mine = parameters_.group(row) == group;
+        const bool next = mutation_ == Mutation::mixed_groups && row + 1 < problem_.rows &&
+                          parameters_.group(row + 1) == group;
+        if (mine || next) rows.push_back(row);
       }
-      if (problem_.want_dbeta) {
-        store(problem_.param_dtype, memory_.at(places_.dbeta), col,
-              sum([&](std::int64_t row) { return dy(row, col); }));
-      }
+      if (mutation_ == Mutation::last_block_missing) rows.resize(rows.size() / 64 * 64);
+      columns_of(group, rows, chain);
     }
   }
 
   void dx(std::int64_t row) {
-    std::vector<T> g(static_cast<std::size_t>(problem_.cols)), normal(g);
+    const std::vector<T> through = through_norm(row);
     for (std::int64_t col = 0; col < problem_.cols; ++col) {
-      T scale = gamma(col);
+      T d = through[col];
+      if (mutation_ == Mutation::ds_after_rounding) {
+        d = static_cast<T>(rounded(problem_.x_dtype, d));
+      }
+      const bool adds = problem_.has_ds && mutation_ != Mutation::forgotten_ds;
+      if (adds) d += static_cast<T>(ds_.read(row, col));
+      if (adds && mutation_ == Mutation::ds_twice) d += static_cast<T>(ds_.read(row, col));
+      if (problem_.want_dx) dx_.write(row, col, d);
+      if (mutation_ == Mutation::dresidual_from_dx) {
+        d = static_cast<T>(rounded(problem_.x_dtype, d));
+      }
+      if (problem_.want_dresidual) dresidual_.write(row, col, d);
+    }
+  }
+
+ private:
+  bool rms() const { return problem_.operation == Operation::rms_norm; }
+
+  void columns_of(std::int64_t group, const std::vector<std::int64_t>& rows, std::int64_t chain) {
+    if (!problem_.has_dy && mutation_ == Mutation::dy_that_is_not_there) return;
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const auto sum = [&](const auto& term) {
+      return mutation_ == Mutation::bf16_column_sums ? bf16_sum<T>(count, term)
+                                                     : tree_sum<T>(0, count, chain, term);
+    };
+    for (std::int64_t col = 0; col < problem_.cols; ++col) {
+      const std::int64_t at = group * problem_.cols + col;
+      if (problem_.want_dgamma) {
+        store(problem_.param_dtype, memory_.at(places_.dgamma), at,
+              sum([&](std::int64_t i) { return dy(rows[i], col) * xhat(rows[i], col); }));
+      }
+      if (problem_.want_dbeta) {
+        store(problem_.param_dtype, memory_.at(places_.dbeta), at,
+              sum([&](std::int64_t i) { return dy(rows[i], col); }));
+      }
+    }
+  }
+
+  /// d without ds.
+  std::vector<T> through_norm(std::int64_t row) const {
+    std::vector<T> g(static_cast<std::size_t>(problem_.cols)), normal(g), d(g);
+    if (!problem_.has_dy) return d;
+    for (std::int64_t col = 0; col < problem_.cols; ++col) {
+      T scale = parameters_.scale(row, col);
       if (mutation_ == Mutation::clamped_gamma && std::fabs(scale) < T(1e-3)) scale = T(1e-3);
       g[col] = dy(row, col) * scale;
       normal[col] = xhat(row, col);
@@ -200,22 +353,17 @@ class NaiveBackward {
     for (std::int64_t col = 0; col < problem_.cols; ++col) {
       const T centred =
           rms() || mutation_ == Mutation::forgotten_mean_of_g ? g[col] : g[col] - mean;
-      store(problem_.x_dtype, memory_.at(places_.dx),
-            row * stride_of(problem_.dx_row_stride, problem_.cols) + col,
-            statistic(places_.rstd, row) * (centred - normal[col] * slope));
+      d[col] = statistic(places_.rstd, row) * (centred - normal[col] * slope);
     }
-  }
-
- private:
-  bool rms() const { return problem_.operation == Operation::rms_norm; }
-  T parameter(bool present, Place place, std::int64_t col, T otherwise) const {
-    return present ? static_cast<T>(load(problem_.param_dtype, memory_.at(place), col)) : otherwise;
+    return d;
   }
 
   const BackwardProblem& problem_;
   const BackwardPlaces& places_;
   Memory& memory_;
   Mutation mutation_;
+  Parameters<T, BackwardProblem> parameters_;
+  Rows dy_, source_, dx_, ds_, dresidual_;
 };
 
 }  // namespace
@@ -235,7 +383,8 @@ Status NaiveBackend::backward(const BackwardProblem& problem, const BackwardPlac
                    : mutation_ == Mutation::order_by_run     ? 8 << (++runs_ % 2)
                    : mutation_ == Mutation::order_by_threads ? 8 * threads_
                                                              : 8);
-    for (std::int64_t row = 0; problem.want_dx && row < problem.rows; ++row) {
+    const bool wanted = problem.want_dx || problem.want_dresidual;
+    for (std::int64_t row = 0; wanted && row < problem.rows; ++row) {
       kernel.dx(row);
     }
   };

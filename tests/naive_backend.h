@@ -1,4 +1,5 @@
-// A plain LayerNorm in the compute type, right by default and wrong on demand: what the harness and
+// SPDX-License-Identifier: Apache-2.0
+// The plain norms in the compute type, right by default and wrong on demand: what the harness and
 // the tolerances must accept, and what they must reject.
 #pragma once
 
@@ -30,6 +31,24 @@ enum class Mutation {
   last_block_missing,   ///< rows after the last whole block of 64 left out of dgamma, dbeta
   clamped_gamma,        ///< gamma kept away from zero in dx
   forgotten_mean_of_g,  ///< dx without its mean term
+  // the family
+  forgotten_offset,       ///< gamma without gamma_offset
+  offset_in_param_dtype,  ///< gamma + gamma_offset rounded to 16 bits (Liger#1462)
+  exact_sum,              ///< normalises x + residual before it is rounded (flashinfer#587)
+  norm_of_x,              ///< normalises x instead of the sum
+  truncated_sum,          ///< the stored sum cut off instead of rounded (aiter#5151)
+  rounded_once,           ///< rounding once where via_x or via_param is asked for
+  product_not_rounded,    ///< via_x and via_param without the rounding between product and beta
+  via_the_wrong_dtype,    ///< via_x and via_param confused
+  wrong_group,            ///< parameters of the next group
+  group_by_row,           ///< rows_per_group taken as 1
+  mixed_groups,           ///< a group's dgamma and dbeta hold the next row's, too
+  ignored_outer_stride,   ///< rows of two levels read as if they followed each other
+  forgotten_ds,
+  ds_twice,
+  ds_after_rounding,     ///< the norm's gradient rounded to dx before ds is added
+  dresidual_from_dx,     ///< dresidual as dx was rounded
+  dy_that_is_not_there,  ///< without dy, dgamma and dbeta are not written
   // order of sums: right numbers, no guarantee
   order_by_rows,     ///< a row's tree depends on how many rows there are
   order_by_run,      ///< a column's tree depends on how many runs came before

@@ -133,8 +133,8 @@ struct BackwardProblem {
   double gamma_offset = 0;
   bool has_residual = false;  ///< source x is the stored sum, in residual_dtype
   DType residual_dtype = DType::f32;
-  bool has_dy = true;           ///< false, only with ds: dx is ds, dgamma and dbeta are zeros
-  bool has_ds = false;          ///< only with a residual: the gradient of sum, which is added to dx
+  bool has_dy = true;   ///< false, only with ds: only ds is read, dgamma and dbeta are zeros
+  bool has_ds = false;  ///< only with a residual: the gradient of sum, which is added to dx
   bool want_dresidual = false;  ///< only where residual_dtype is not x_dtype: else dx serves both
   std::int64_t ds_row_stride = packed;
   std::int64_t dresidual_row_stride = packed;

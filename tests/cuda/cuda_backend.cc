@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs problems on a CUDA device, real or emulated. A poisoned workspace between guards; every byte
 // of the test's memory goes there and comes back, so that stray writes show.
 #include "cuda_backend.h"
@@ -39,7 +40,10 @@ class DeviceMemory {
 }  // namespace
 
 std::string CudaBackend::leaves_out(const Problem& problem) const {
-  if (problem.operation != Operation::layer_norm) return "no CUDA kernels yet";
+  const std::string lacking =
+      lacks(problem, {"op=rms_norm", "beta of rms_norm", "rounding", "gamma_offset", "residual",
+                      "groups", "inner", "16-bit parameters of f32 x"});
+  if (!lacking.empty()) return lacking;
   if (emulated() && size_of(problem) > Size::medium) return "too large for an emulated device";
   return {};
 }
@@ -110,29 +114,15 @@ Status CudaBackend::forward(const ForwardProblem& problem, const ForwardPlaces& 
                             Memory& memory) {
   const auto plan = cuda::plan(problem, device_);
   if (!plan) return plan.status();
-  return run_on_device(*plan, memory, [&](const auto& at) {
-    return ForwardBuffers{at(places.x), at(places.gamma), at(places.beta),
-                          at(places.y), at(places.mean),  at(places.rstd)};
-  });
+  return run_on_device(*plan, memory, [&](const auto& at) { return buffers_of(places, at); });
 }
 
 Status CudaBackend::backward(const BackwardProblem& problem, const BackwardPlaces& places,
                              Memory& memory) {
   const auto plan = cuda::plan(problem, device_);
   if (!plan) return plan.status();
-  return run_on_device(*plan, memory, [&](const auto& at) {
-    BackwardBuffers buffers;
-    buffers.dy = at(places.dy);
-    (problem.source == Source::x ? buffers.x : buffers.y) = at(places.source);
-    buffers.gamma = at(places.gamma);
-    buffers.beta = at(places.beta);
-    buffers.mean = at(places.mean);
-    buffers.rstd = at(places.rstd);
-    buffers.dx = at(places.dx);
-    buffers.dgamma = at(places.dgamma);
-    buffers.dbeta = at(places.dbeta);
-    return buffers;
-  });
+  return run_on_device(*plan, memory,
+                       [&](const auto& at) { return buffers_of(places, problem.source, at); });
 }
 
 /// One device: the real one, or the emulated one that FUSEDNORM_EMULATOR_COMPUTE_CAPABILITY asks

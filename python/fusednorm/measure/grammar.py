@@ -15,13 +15,20 @@ from fusednorm.measure.shapes import listed_shapes
 PASSES = ("forward", "backward", "backward_from_y")
 DTYPES = ("f64", "f32", "f16", "bf16")
 OPERATIONS = ("layer_norm", "rms_norm")
+ROUNDINGS = ("once", "via_x", "via_param")
 DATA = (
     *("normal", "mean1000", "mean10000", "constant", "zeros", "tiny", "huge", "ramp", "outlier"),
-    *("offset", "beyond", "nan_row", "inf_row"),
+    *("offset", "beyond", "nan_row", "inf_row", "brink", "denormal"),
 )
 GRADIENTS = ("normal", "positive", "constant", "zeros", "nan_row")
-GAMMAS = ("normal", "none", "zeros", "large")
+GAMMAS = ("normal", "none", "zeros", "large", "minus_offset")
 BETAS = ("normal", "none", "large")
+STARTS = ("dy", "ds", "dy+ds")
+FORWARD_IN_PLACE = ("y_over_x", "sum_over_residual", "sum_over_x", "y_over_x+sum_over_residual")
+BACKWARD_IN_PLACE = (
+    *("dx_over_dy", "dx_over_source", "dx_over_ds"),
+    *("dresidual_over_ds", "dresidual_over_source"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,13 +42,20 @@ class Problem:
     rows: int
     cols: int
     op: str = "layer_norm"
-    stride: tuple[int, ...] = (0, 0, 0)
-    offset: tuple[int, ...] = (0, 0, 0)
+    rounding: str = "once"
+    gamma_offset: float = 0.0
+    residual: str = "none"  # or its dtype
+    groups: tuple[int, int] = (1, 1)  # param_groups, rows_per_group
+    inner: int = 0
+    stride: tuple[int, ...] = (0, 0, 0, 0, 0)
+    outer: tuple[int, ...] = (0, 0, 0, 0, 0)
+    offset: tuple[int, ...] = (0, 0, 0, 0, 0)
     data: str = "normal"
     dy: str = "normal"
     gamma: str = "normal"
-    beta: str = "normal"
+    beta: str | None = None  # None: as the operation has it
     eps: float = 1e-5
+    grads: str | None = None  # None: all there are
     out: tuple[str, ...] | None = None  # None: all of them
     in_place: str = "none"
     seed: int = 1
@@ -49,12 +63,58 @@ class Problem:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Name every optional output of the pass."""
-        return ("mean", "rstd") if self.kind == "forward" else ("dx", "dgamma", "dbeta")
+        forward = self.kind == "forward"
+        return ("mean", "rstd") if forward else ("dx", "dgamma", "dbeta", "dresidual")
 
     @property
     def asked(self) -> tuple[str, ...]:
         """Name the optional outputs that are asked for."""
-        return self.outputs if self.out is None else self.out
+        no_mean = self.kind == "forward" and self.op == "rms_norm"
+        asked = self.default_out if self.out is None else self.out
+        return tuple(name for name in asked if not (no_mean and name == "mean"))
+
+    @property
+    def default_out(self) -> tuple[str, ...]:
+        """Name the optional outputs of a problem that does not mention them."""
+        rms_norm = self.op == "rms_norm"
+        absent = {
+            "mean": rms_norm,
+            "dbeta": rms_norm and not self.has_beta,
+            "dresidual": not self.has_dresidual,
+        }
+        return tuple(name for name in self.outputs if not absent.get(name, False))
+
+    @property
+    def has_residual(self) -> bool:
+        """Whether a residual is added."""
+        return self.residual != "none"
+
+    @property
+    def has_dresidual(self) -> bool:
+        """Whether dresidual is an array of its own."""
+        return self.has_residual and self.residual != self.x_dtype
+
+    @property
+    def has_beta(self) -> bool:
+        """Whether there is a beta; rms_norm has one where it is asked for."""
+        return self.op != "rms_norm" if self.beta is None else self.beta != "none"
+
+    @property
+    def has_dy(self) -> bool:
+        """Whether a backward pass starts from dy."""
+        return self.grads != "ds"
+
+    @property
+    def has_ds(self) -> bool:
+        """Whether a backward pass starts from ds."""
+        if self.grads is None:
+            return self.has_residual and self.kind != "forward"
+        return "ds" in self.grads
+
+    @property
+    def row_dtype(self) -> str:
+        """The dtype of the rows that are normalised."""
+        return self.residual if self.has_residual else self.x_dtype
 
     def __str__(self) -> str:
         """Return the shortest spelling: defaults are left out."""
@@ -67,8 +127,13 @@ class Problem:
     def options(self) -> dict[str, str]:
         """Return the options that differ from their defaults, as they are spelled."""
         plain = Problem(self.kind, self.x_dtype, self.param_dtype, self.y_dtype, 0, 0)
-        texts = {k: (o.write(self), o.write(plain)) for k, o in OPTIONS.items()}
-        return {key: mine for key, (mine, default) in texts.items() if mine != default}
+        texts = {}
+        for key, option in OPTIONS.items():
+            # The defaults of some words follow from others.
+            like = replace(self, **{key: None}) if key in ("beta", "grads", "out") else plain
+            if option.write(self) != option.write(like):
+                texts[key] = option.write(self)
+        return texts
 
 
 class _Unexpected(Exception):
@@ -98,41 +163,71 @@ def _per_array(text: str, _: Problem) -> tuple[int, ...]:
         values = [_integer(part) for part in parts]
     except _Unexpected:
         values = []
-    if not 1 <= len(values) <= 3:
-        raise _Unexpected("one to three whole numbers, as in 1030,1040")
-    return tuple(values + values[-1:] * (3 - len(values)))
+    if not 1 <= len(values) <= 5:
+        raise _Unexpected("one to five whole numbers, as in 1030,1040")
+    return tuple(values + values[-1:] * (5 - len(values)))
 
 
 def _write_per_array(problem: Problem, values: tuple[int, ...]) -> str:
-    told = list(values[: 2 if problem.kind == "forward" else 3])
+    count = (2, 4) if problem.kind == "forward" else (3, 5)
+    told = list(values[: count[problem.has_residual]])
     while len(told) > 1 and told[-1] == told[-2]:
         told.pop()
     return ",".join(map(str, told))
 
 
-def _eps(text: str, _: Problem) -> float:
-    decimal = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text)
-    if not decimal or float(text) == float("inf"):
-        raise _Unexpected("a number of at least 0, as in 1e-5")
+def _number(text: str, expected: str, sign: str = "") -> float:
+    decimal = re.fullmatch(sign + r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text)
+    if not decimal or float(text) in (float("inf"), float("-inf")):
+        raise _Unexpected(expected)
     return float(text)
 
 
-def _write_eps(eps: float) -> str:
+def _write_number(number: float) -> str:
     """Write as few digits as give the same number back, as C's %g does."""
-    return next(t for n in range(6, 18) if float(t := f"{eps:.{n}g}") == eps)
+    return next(t for n in range(6, 18) if float(t := f"{number:.{n}g}") == number)
 
 
-def _out(text: str, problem: Problem) -> tuple[str, ...] | None:
+def _residual(text: str, _: Problem) -> str:
+    return _find(text, ("none", *DTYPES))
+
+
+def _groups(text: str, _: Problem) -> tuple[int, int]:
+    try:
+        sizes = [_integer(part) for part in text.split("x")]
+    except _Unexpected:
+        sizes = []
+    if not 1 <= len(sizes) <= 2 or 0 in sizes:
+        raise _Unexpected("G or GxR, whole numbers of at least 1, as in 8x4")
+    return sizes[0], sizes[-1] if len(sizes) == 2 else 1
+
+
+def _starts(text: str, problem: Problem) -> str:
+    if problem.kind == "forward":
+        raise _Unexpected("a backward pass")
+    return _find(text, STARTS)
+
+
+def _write_starts(problem: Problem) -> str:
+    return STARTS[(1, 0, 2)[problem.has_dy + (problem.has_dy and problem.has_ds)]]
+
+
+def _write_beta(problem: Problem) -> str:
+    if problem.beta is None:
+        return "normal" if problem.has_beta else "none"
+    return problem.beta
+
+
+def _out(text: str, problem: Problem) -> tuple[str, ...]:
     words = [] if text == "none" else text.split("+")
     if not set(words) <= set(problem.outputs):
         raise _Unexpected("none, or some of " + "+".join(problem.outputs))
-    asked = tuple(name for name in problem.outputs if name in words)
-    return None if asked == problem.outputs else asked
+    return tuple(name for name in problem.outputs if name in words)
 
 
 def _in_place(text: str, problem: Problem) -> str:
-    forward = problem.kind == "forward"
-    return _find(text, ("none", *(("y_over_x",) if forward else ("dx_over_dy", "dx_over_source"))))
+    places = FORWARD_IN_PLACE if problem.kind == "forward" else BACKWARD_IN_PLACE
+    return _find(text, ("none", *places))
 
 
 @dataclass(frozen=True)
@@ -148,17 +243,52 @@ def _word(key: str, words: Sequence[str]) -> _Option:
 # Every option, in the order in which it is printed.
 OPTIONS = {
     "op": _word("op", OPERATIONS),
+    "rounding": _word("rounding", ROUNDINGS),
+    "gamma_offset": _Option(
+        lambda text, _: _number(text, "a number, as in 1", "-?"),
+        lambda p: _write_number(p.gamma_offset),
+    ),
+    "residual": _Option(_residual, lambda p: p.residual),
+    "groups": _Option(
+        _groups, lambda p: "x".join(map(str, p.groups if p.groups[1] > 1 else p.groups[:1]))
+    ),
+    "inner": _Option(lambda text, _: _integer(text), lambda p: str(p.inner)),
     "stride": _Option(_per_array, lambda p: _write_per_array(p, p.stride)),
+    "outer": _Option(_per_array, lambda p: _write_per_array(p, p.outer)),
     "offset": _Option(_per_array, lambda p: _write_per_array(p, p.offset)),
     "data": _word("data", DATA),
     "dy": _word("dy", GRADIENTS),
     "gamma": _word("gamma", GAMMAS),
-    "beta": _word("beta", BETAS),
-    "eps": _Option(_eps, lambda p: _write_eps(p.eps)),
+    "beta": _Option(lambda text, _: _find(text, BETAS), _write_beta),
+    "eps": _Option(
+        lambda text, _: _number(text, "a number of at least 0, as in 1e-5"),
+        lambda p: _write_number(p.eps),
+    ),
+    "grads": _Option(_starts, _write_starts),
     "out": _Option(_out, lambda p: "+".join(p.asked) or "none"),
     "in_place": _Option(_in_place, lambda p: p.in_place),
     "seed": _Option(lambda text, _: _integer(text, 2**64 - 1), lambda p: str(p.seed)),
 }
+
+
+def _check_together(given: dict[str, str], problem: Problem) -> tuple[str, str]:
+    """Return a word that means something only beside others, and what was expected, or nothing."""
+    place = problem.in_place
+    other_dtype = "residual= of another dtype than x beside it"
+    dresidual = "dresidual" in (problem.out or ()) and problem.kind != "forward"
+    rules = (
+        ("outer", problem.inner == 0, "inner= beside it"),
+        ("grads", problem.has_ds and not problem.has_residual, "residual= beside it"),
+        ("out", dresidual and not problem.has_dresidual, other_dtype),
+        ("in_place", "sum_over" in place and not problem.has_residual, "residual= beside it"),
+        ("in_place", place == "dx_over_dy" and not problem.has_dy, "grads= with dy beside it"),
+        ("in_place", place.endswith("_ds") and not problem.has_ds, "grads= with ds beside it"),
+        ("in_place", "dresidual" in place and not problem.has_dresidual, other_dtype),
+    )
+    for key, broken, what in rules:
+        if key in given and broken:
+            return given[key], what
+    return "", ""
 
 
 def _shape(text: str) -> tuple[int, int]:
@@ -189,7 +319,8 @@ def _parse(text: str) -> tuple[Problem, str, str]:
             _find(word, DTYPES)
         x, param, y = (*dtypes, *[dtypes[0]] * 2)[:3] if len(dtypes) < 3 else dtypes
         rows, cols = _shape(word := fields[2])
-        problem, given = Problem(kind, x, param, y, rows, cols), set()
+        problem = Problem(kind, x, param, y, rows, cols)
+        given: dict[str, str] = {}
         for word in fields[3:]:
             key, equals, value = word.partition("=")
             if key not in OPTIONS:
@@ -197,16 +328,13 @@ def _parse(text: str) -> tuple[Problem, str, str]:
                 raise _Unexpected(_one_of(tuple(OPTIONS)))
             if key in given:
                 raise _Unexpected(f"{key}= once")
-            given.add(key)
+            given[key] = word
             if not equals:
                 raise _Unexpected(f"{key}=VALUE")
             problem = replace(problem, **{key: OPTIONS[key].read(value, problem)})
-        if problem.op == "rms_norm":  # has neither
-            asked = tuple(name for name in problem.asked if name not in ("mean", "dbeta"))
-            problem = replace(problem, beta="none", out=asked)
     except _Unexpected as error:
         return problem, word, str(error)
-    return problem, "", ""
+    return problem, *_check_together(given, problem)
 
 
 def parse(text: str) -> Problem:

@@ -41,7 +41,7 @@ bool streams(std::int64_t rows, std::int64_t row_bytes, const Device& device) {
 }  // namespace
 
 Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device) {
-  if (auto status = validate(problem, Operation::rms_norm); !status) return status;
+  if (auto status = validate(problem); !status) return status;
   if (auto status = check(device); !status) return status;
   ForwardPlan result{problem, device};
   const Segments segments = segments_of(problem.cols, problem.x_dtype);
@@ -70,7 +70,7 @@ Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device) {
 }
 
 Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) {
-  if (auto status = validate(problem, Operation::rms_norm); !status) return status;
+  if (auto status = validate(problem); !status) return status;
   if (auto status = check(device); !status) return status;
   BackwardPlan result{problem, device};
   const Segments segments = segments_of(problem.cols, problem.x_dtype);
