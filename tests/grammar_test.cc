@@ -119,7 +119,7 @@ TEST(Grammar, TheSmallProblemsCoverEveryKind) {
     }
   }
   EXPECT_EQ(kinds.size(), 3 * dtype_triples().size());
-  EXPECT_EQ(patterns.size(), 13u);
+  EXPECT_EQ(patterns.size(), 15u);
 }
 
 }  // namespace

@@ -193,25 +193,36 @@ std::vector<TableRow> make_table() {
 }  // namespace
 
 const std::vector<TableRow>& problem_table() {
-  static const std::vector<TableRow> table = make_table();
+  static const std::vector<TableRow> table = [] {
+    std::vector<TableRow> rows = make_table();
+    for (const TableRow& row : family_problems()) rows.push_back(row);
+    return rows;
+  }();
   return table;
 }
 
 namespace {
 
-/// Replaces the first {…} by each of its alternatives. Braces do not nest.
+/// Replaces the first {…} by each of its alternatives. Those inside it are replaced in turn.
 void expand_text(const std::string& text, std::vector<std::string>* out) {
   const std::size_t open = text.find('{');
   if (open == std::string::npos) {
     out->push_back(text);
     return;
   }
-  const std::size_t close = text.find('}', open);
-  for (std::size_t begin = open + 1; begin <= close;) {
-    const std::size_t end = std::min(text.find(',', begin), close);
-    expand_text(text.substr(0, open) + text.substr(begin, end - begin) + text.substr(close + 1),
-                out);
-    begin = end + 1;
+  std::vector<std::string> alternatives(1);
+  std::size_t at = open + 1;
+  for (int depth = 1;; ++at) {
+    depth += (text[at] == '{') - (text[at] == '}');
+    if (depth == 0) break;
+    if (depth == 1 && text[at] == ',') {
+      alternatives.emplace_back();
+    } else {
+      alternatives.back() += text[at];
+    }
+  }
+  for (const std::string& alternative : alternatives) {
+    expand_text(text.substr(0, open) + alternative + text.substr(at + 1), out);
   }
 }
 
@@ -231,6 +242,7 @@ const std::vector<std::string>& dtype_triples() {
   static const std::vector<std::string> triples = [] {
     std::vector<std::string> texts;
     expand_text(kDTypes, &texts);
+    expand_text("{f32/f16,f32/f16/f16,f32/bf16,f32/bf16/bf16}", &texts);
     return texts;
   }();
   return triples;

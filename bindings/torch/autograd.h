@@ -39,6 +39,9 @@ struct Derivative {
                             ///< of `run` alone
 };
 
+/// Raises where a derivative would be asked of a call in place.
+void refuse_in_place(const ForwardArguments&, Recording);
+
 /// Records a call whose kernel is `run`; it computes the statistics in any case.
 ForwardResults record(const ForwardArguments&, Recording, Derivative,
                       c10::function_ref<ForwardResults()> run);
@@ -59,6 +62,11 @@ inline Tensor cast(const Tensor& tensor, at::ScalarType dtype) {
   return tensor.defined() ? tensor.to(dtype) : tensor;
 }
 
+/// weight + offset, in the compute dtype.
+inline Tensor with_offset(const Tensor& weight, double offset) {
+  return weight.defined() && offset != 0 ? weight + offset : weight;
+}
+
 inline Tensor primal(const Tensor& tensor) {
   return torch::autograd::isFwGradDefined(tensor) ? tensor._fw_primal(/*level=*/0) : tensor;
 }
@@ -74,25 +82,21 @@ inline void set_tangent(const Tensor& output, const Tensor& value) {
                       /*is_inplace_op=*/false);
 }
 
-inline int64_t inner_dims(const std::vector<c10::SymInt>& normalized_shape) {
-  return static_cast<int64_t>(normalized_shape.size());
-}
-
 /// The normalised values and their factors in the compute dtype, from what a node saved.
-inline derivatives::Saved normalized_values(Source source, const Tensor& saved, const Tensor& mean,
-                                            const Tensor& rstd, const Tensor& weight,
-                                            const Tensor& bias) {
+inline derivatives::Saved normalized_values(Source source, double offset, const Tensor& saved,
+                                            const Tensor& mean, const Tensor& rstd,
+                                            const Tensor& weight, const Tensor& bias) {
   const auto compute = rstd.scalar_type();
   const auto values = cast(saved, compute);
-  const auto gamma = cast(weight, compute);
+  const auto gamma = with_offset(cast(weight, compute), offset);
   return source == Source::x
              ? derivatives::saved_from_input(values, mean, rstd, gamma)
              : derivatives::saved_from_output(values, rstd, gamma, cast(bias, compute));
 }
 
 /// The name of an operation inside those of its nodes.
-inline const char* class_name(Operation) {
-  return "LayerNorm";
+inline const char* class_name(Operation operation) {
+  return operation == Operation::rms_norm ? "RMSNorm" : "LayerNorm";
 }
 
 }  // namespace fusednorm::operators::autograd

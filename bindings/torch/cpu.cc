@@ -49,7 +49,7 @@ struct Cpu {
     auto device = machine();
     device.threads = at::in_parallel_region() ? 1 : at::get_num_threads();
     const auto plan = fusednorm::cpu::plan(problem, device);
-    TORCH_CHECK(plan.ok(), name_of(problem.operation), ": ", plan.status().message());
+    raise_unless_ok(problem, plan.status());
     c10::DataPtr workspace;
     if (plan->workspace_bytes > 0) {
       workspace = c10::GetCPUAllocator()->allocate(plan->workspace_bytes);
@@ -61,7 +61,7 @@ struct Cpu {
             for (auto task = begin; task < end; ++task) body(task);
           });
         });
-    TORCH_CHECK(status.ok(), name_of(problem.operation), ": ", status.message());
+    raise_unless_ok(problem, status);
   }
 };
 

@@ -38,10 +38,10 @@ struct Cuda {
     // takes a microsecond, only where a plan wants one.
     if (plan.ok() && plan->launch.kernel == fusednorm::cuda::Kernel::cluster) {
       const auto queried = fusednorm::cuda::query(like.get_device());
-      TORCH_CHECK(queried.ok(), "layer_norm: ", queried.status().message());
+      raise_unless_ok(problem, queried.status());
       plan = fusednorm::cuda::plan(problem, *queried);
     }
-    TORCH_CHECK(plan.ok(), "layer_norm: ", plan.status().message());
+    raise_unless_ok(problem, plan.status());
     c10::DataPtr workspace;
     if (plan->workspace_bytes > 0) {
       workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan->workspace_bytes);
@@ -49,7 +49,7 @@ struct Cuda {
     const auto status =
         fusednorm::cuda::run(*plan, buffers, {workspace.get(), plan->workspace_bytes},
                              at::cuda::getCurrentCUDAStream().stream());
-    TORCH_CHECK(status.ok(), "layer_norm: ", status.message());
+    raise_unless_ok(problem, status);
   }
 };
 

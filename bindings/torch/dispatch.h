@@ -8,9 +8,10 @@
 //   results           a tuple of fields of the results struct, in the order of the schema
 //   Derivative        of a forward operator: its backward operator
 //   Recorded          of a forward operator: the one that runs where a derivative is needed
-// A field of tensor type is `const Tensor&` in the signature, optional(field) `Tensor?`, and any
-// other field has its own type. The dispatcher compares the signature with the schema when the
-// library is loaded.
+// An operator in place has neither of the last two, and no results. A field of tensor type is
+// `const Tensor&` in the signature, optional(field) `Tensor?`, required(field) a value that may be
+// absent elsewhere, named(field) a `str`, mask<n>(field) a `bool[n]`; any other field has its own
+// type. The dispatcher compares the signature with the schema when the library is loaded.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -25,51 +26,115 @@ namespace fusednorm::operators {
 
 // ---- one field: its type in a signature, its way into the arguments struct and out of it
 
+/// Tensor?
 template <typename Struct>
 struct OptionalField {
+  using Parameter = const Optional&;
   const Tensor* Struct::*member;
+  void store(Struct& arguments, const Optional& value) const {
+    if (value.has_value() && value->defined()) arguments.*member = &*value;
+  }
+  Optional load(const Struct& arguments) const {
+    const auto* tensor = arguments.*member;
+    return tensor == nullptr ? std::nullopt : Optional(*tensor);
+  }
 };
 template <typename Struct>
 constexpr OptionalField<Struct> optional(const Tensor* Struct::*member) {
   return {member};
 }
 
-template <typename Struct>
-void store(Struct& arguments, const Tensor* Struct::*field, const Tensor& value) {
-  arguments.*field = &value;
-}
-template <typename Struct>
-void store(Struct& arguments, OptionalField<Struct> field, const Optional& value) {
-  if (value.has_value() && value->defined()) arguments.*field.member = &*value;
-}
+/// A value that other operators may leave out.
 template <typename Struct, typename Value>
-void store(Struct& arguments, Value Struct::*field, const Value& value) {
-  arguments.*field = value;
+struct RequiredField {
+  using Parameter = Value;
+  std::optional<Value> Struct::*member;
+  void store(Struct& arguments, Value value) const { arguments.*member = value; }
+  Value load(const Struct& arguments) const { return *(arguments.*member); }
+};
+template <typename Struct, typename Value>
+constexpr RequiredField<Struct, Value> required(std::optional<Value> Struct::*member) {
+  return {member};
 }
 
+/// str, the name of a rounding.
 template <typename Struct>
-const Tensor& load(const Struct& arguments, const Tensor* Struct::*field) {
-  return *(arguments.*field);
-}
+struct RoundingField {
+  using Parameter = c10::string_view;
+  Rounding Struct::*member;
+  void store(Struct& arguments, c10::string_view value) const {
+    for (const auto rounding : {Rounding::once, Rounding::via_x, Rounding::via_param}) {
+      if (value == name_of(rounding)) {
+        arguments.*member = rounding;
+        return;
+      }
+    }
+    TORCH_CHECK_VALUE(false, name_of(arguments.operation),
+                      ": rounding must be \"once\", \"via_x\" or \"via_param\", but it is \"",
+                      std::string(value), "\"");
+  }
+  c10::string_view load(const Struct& arguments) const { return name_of(arguments.*member); }
+};
 template <typename Struct>
-Optional load(const Struct& arguments, OptionalField<Struct> field) {
-  const auto* tensor = arguments.*field.member;
-  return tensor == nullptr ? std::nullopt : Optional(*tensor);
+constexpr RoundingField<Struct> named(Rounding Struct::*member) {
+  return {member};
 }
-template <typename Struct, typename Value>
-Value load(const Struct& arguments, Value Struct::*field) {
-  return arguments.*field;
+
+/// bool[3] without a residual, bool[4] with one.
+template <typename Struct, size_t count>
+struct MaskField {
+  using Parameter = std::array<bool, count>;
+  Mask Struct::*member;
+  void store(Struct& arguments, const Parameter& value) const {
+    if constexpr (count == 4) {
+      arguments.*member = {value[0], value[1], value[2], value[3]};
+    } else {
+      arguments.*member = {value[0], false, value[1], value[2]};
+    }
+  }
+  Parameter load(const Struct& arguments) const {
+    const auto& mask = arguments.*member;
+    if constexpr (count == 4) {
+      return {mask.input, mask.residual, mask.weight, mask.bias};
+    } else {
+      return {mask.input, mask.weight, mask.bias};
+    }
+  }
+};
+template <size_t count, typename Struct>
+constexpr MaskField<Struct, count> mask(Mask Struct::*member) {
+  return {member};
+}
+
+template <typename Struct, typename Field, typename Value>
+void store(Struct& arguments, const Field& field, const Value& value) {
+  if constexpr (std::is_same_v<Field, const Tensor * Struct::*>) {
+    arguments.*field = &value;
+  } else if constexpr (std::is_member_pointer_v<Field>) {
+    arguments.*field = value;
+  } else {
+    field.store(arguments, value);
+  }
+}
+
+template <typename Struct, typename Field>
+decltype(auto) load(const Struct& arguments, const Field& field) {
+  if constexpr (std::is_same_v<Field, const Tensor * Struct::*>) {
+    return static_cast<const Tensor&>(*(arguments.*field));
+  } else if constexpr (std::is_member_pointer_v<Field>) {
+    return std::remove_cvref_t<decltype(arguments.*field)>(arguments.*field);
+  } else {
+    return field.load(arguments);
+  }
 }
 
 template <typename Field>
-struct ParameterOf;
+struct ParameterOf {
+  using type = typename Field::Parameter;
+};
 template <typename Struct>
 struct ParameterOf<const Tensor * Struct::*> {
   using type = const Tensor&;
-};
-template <typename Struct>
-struct ParameterOf<OptionalField<Struct>> {
-  using type = const Optional&;
 };
 template <typename Struct, typename Value>
 struct ParameterOf<Value Struct::*> {
@@ -84,6 +149,8 @@ template <typename Operator>
 inline constexpr bool is_forward = std::is_same_v<Arguments<Operator>, ForwardArguments>;
 template <typename Operator>
 using Results = std::conditional_t<is_forward<Operator>, ForwardResults, BackwardResults>;
+template <typename Operator>
+inline constexpr bool is_in_place = std::is_same_v<decltype(Operator::results), const std::tuple<>>;
 
 /// One result is returned as a tensor, several as a tuple.
 template <typename... Fields>
@@ -91,6 +158,7 @@ auto returned(const std::tuple<Fields...>&)
     -> std::tuple<std::conditional_t<true, Tensor, Fields>...>;
 template <typename Field>
 auto returned(const std::tuple<Field>&) -> Tensor;
+inline auto returned(const std::tuple<>&) -> void;
 template <typename Operator>
 using Returned = decltype(returned(Operator::results));
 
@@ -109,10 +177,12 @@ Arguments<Operator> gather(const Parameters&... parameters) {
 }
 
 template <typename Operator>
-Returned<Operator> pack(Results<Operator>&& results) {
-  return std::apply(
-      [&](auto... fields) { return Returned<Operator>{std::move(results.*fields)...}; },
-      Operator::results);
+Returned<Operator> pack([[maybe_unused]] Results<Operator>&& results) {
+  if constexpr (!is_in_place<Operator>) {
+    return std::apply(
+        [&](auto... fields) { return Returned<Operator>{std::move(results.*fields)...}; },
+        Operator::results);
+  }
 }
 
 template <typename Operator>

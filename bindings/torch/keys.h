@@ -53,11 +53,26 @@ struct Kernels<Operator, Return(Parameters...)> {
     const auto below = keys & c10::after_autograd_keyset;
     const auto arguments = gather<Operator>(parameters...);
     const auto recording = autograd::recording_of(arguments);
-    if (!recording) {
+    if constexpr (is_in_place<Operator>) {
+      autograd::refuse_in_place(arguments, recording);
+      const at::AutoDispatchBelowAutograd guard;
+      return handle<Operator>().redispatch(below, parameters...);
+    } else {
+      if (recording) return record(below, arguments, recording);
       const at::AutoDispatchBelowADInplaceOrView guard;
       return handle<Operator>().redispatch(below, parameters...);
     }
-    return record(below, arguments, recording);
+  }
+
+  /// ADInplaceOrView, for operators in place.
+  static void count_versions(c10::DispatchKeySet keys, Parameters... parameters) {
+    {
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      handle<Operator>().redispatch(keys & c10::after_ADInplaceOrView_keyset, parameters...);
+    }
+    const auto arguments = gather<Operator>(parameters...);
+    torch::autograd::impl::bump_version(*arguments.input);
+    torch::autograd::impl::bump_version(*arguments.residual);
   }
 
   /// AutocastCUDA, for forward operators: the input comes first.
@@ -68,7 +83,7 @@ struct Kernels<Operator, Return(Parameters...)> {
 
   /// Sparse, quantized, MKLDNN and nested tensors, with an error that names the argument.
   static void refuse(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
-    refuse_layout(Operator::constants().operation, handle.schema(), *stack);
+    refuse_layout(handle.schema(), *stack);
   }
 
  private:

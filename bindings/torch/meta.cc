@@ -24,8 +24,7 @@ ForwardResults run(const ForwardArguments& arguments) {
 
 BackwardResults run(const BackwardArguments& arguments) {
   check(arguments, arguments.normalized_shape);
-  return allocate(arguments, arguments.saved->sym_sizes(), arguments.normalized_shape,
-                  empty_as(*arguments.saved));
+  return allocate(arguments, arguments.saved->sym_sizes(), empty_as(*arguments.saved));
 }
 
 }  // namespace fusednorm::operators::meta

@@ -1,91 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of operators: schema, fields in the schema's order and derivative of each, and which
-// dispatch keys they are registered for. dispatch.h explains the structs.
+// The list of operators, and the dispatch keys that each is registered for.
 #include "keys.h"
+#include "operators_add_norm.h"
+#include "operators_layer_norm.h"
+#include "operators_rms_norm.h"
 
 namespace fusednorm::operators {
 namespace {
 
-// Short names: these stand once for every argument of every operator.
-using F = ForwardArguments;
-using B = BackwardArguments;
-
-constexpr std::tuple gradients{&BackwardResults::input, &BackwardResults::weight,
-                               &BackwardResults::bias};
-
-struct LayerNormBackward {
-  static constexpr auto name = "layer_norm_backward";
-  static constexpr auto schema =
-      "(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, "
-      "Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)";
-  static constexpr std::tuple arguments{&B::grad_out,       &B::saved, &B::normalized_shape,
-                                        &B::mean,           &B::rstd,  optional(&B::weight),
-                                        optional(&B::bias), &B::mask};
-  static constexpr auto results = gradients;
-  static B constants() { return {.source = Source::x}; }
-};
-
-struct LayerNormForward {
-  static constexpr auto name = "layer_norm_forward";
-  static constexpr auto schema =
-      "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-      "float eps=1e-05, ScalarType? dtype=None) -> (Tensor, Tensor, Tensor)";
-  static constexpr std::tuple arguments{
-      &F::input, &F::normalized_shape, optional(&F::weight), optional(&F::bias), &F::eps,
-      &F::dtype};
-  static constexpr std::tuple results{&ForwardResults::output, &ForwardResults::mean,
-                                      &ForwardResults::rstd};
-  static F constants() { return {.source = Source::x, .save_mean = true, .save_rstd = true}; }
-  using Recorded = LayerNormForward;
-  using Derivative = LayerNormBackward;
-};
-
-/// Computes statistics only where a derivative needs them.
-struct LayerNorm {
-  static constexpr auto name = "layer_norm";
-  static constexpr auto schema =
-      "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-      "float eps=1e-05) -> Tensor";
-  static constexpr std::tuple arguments{&F::input, &F::normalized_shape, optional(&F::weight),
-                                        optional(&F::bias), &F::eps};
-  static constexpr std::tuple results{&ForwardResults::output};
-  static F constants() { return {.source = Source::x}; }
-  using Recorded = LayerNormForward;
-  using Derivative = LayerNormBackward;
-};
-
-struct MemoryEfficientBackward {
-  static constexpr auto name = "layer_norm_memory_efficient_backward";
-  static constexpr auto schema =
-      "(Tensor grad_out, Tensor output, SymInt[] normalized_shape, Tensor rstd, Tensor? weight, "
-      "Tensor? bias, bool[3] output_mask, ScalarType? dtype=None) -> (Tensor, Tensor, Tensor)";
-  static constexpr std::tuple arguments{&B::grad_out,
-                                        &B::saved,
-                                        &B::normalized_shape,
-                                        &B::rstd,
-                                        optional(&B::weight),
-                                        optional(&B::bias),
-                                        &B::mask,
-                                        &B::dtype};
-  static constexpr auto results = gradients;
-  static B constants() { return {.source = Source::y}; }
-};
-
-/// Saves the output instead of the input for the backward pass.
-struct MemoryEfficientForward {
-  static constexpr auto name = "layer_norm_memory_efficient_forward";
-  static constexpr auto schema =
-      "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-      "float eps=1e-05, ScalarType? dtype=None) -> (Tensor, Tensor)";
-  static constexpr auto arguments = LayerNormForward::arguments;
-  static constexpr std::tuple results{&ForwardResults::output, &ForwardResults::rstd};
-  static F constants() { return {.source = Source::y, .save_rstd = true}; }
-  using Recorded = MemoryEfficientForward;
-  using Derivative = MemoryEfficientBackward;
-};
-
-using Operators = List<LayerNorm, LayerNormForward, LayerNormBackward, MemoryEfficientForward,
-                       MemoryEfficientBackward>;
+using Operators =
+    List<LayerNorm, LayerNormForward, LayerNormBackward, LayerNormMemoryEfficientForward,
+         LayerNormMemoryEfficientBackward, RoundedLayerNorm, RoundedLayerNormForward,
+         RoundedLayerNormBackward, RmsNorm, RmsNormForward, RmsNormBackward,
+         RmsNormMemoryEfficientForward, RmsNormMemoryEfficientBackward, AddRmsNorm,
+         AddRmsNormForward, AddRmsNormBackward, AddRmsNormInPlace, AddLayerNorm,
+         AddLayerNormForward, AddLayerNormBackward, AddLayerNormInPlace>;
 
 TORCH_LIBRARY(fusednorm, library) {
   Operators::for_each([&]<typename Operator>() {
@@ -107,10 +36,20 @@ FUSEDNORM_KERNEL(CUDA, template device<cuda::run>)
 FUSEDNORM_KERNEL(Meta, template device<meta::run>)
 FUSEDNORM_KERNEL(Autograd, autograd)
 
-// As PyTorch's own rule: CUDA computes in f32, the CPU in the dtype of the input.
+// PyTorch counts the versions of a tensor that is written to.
+TORCH_LIBRARY_IMPL(fusednorm, ADInplaceOrView, library) {
+  Operators::for_each([&]<typename Operator>() {
+    if constexpr (is_in_place<Operator>) {
+      library.impl(Operator::name, TORCH_FN(Kernels<Operator>::count_versions));
+    }
+  });
+}
+
+// As PyTorch's own rule: CUDA computes in f32, the CPU in the dtype of the input. An operator in
+// place keeps the dtypes of what it writes to.
 TORCH_LIBRARY_IMPL(fusednorm, AutocastCUDA, library) {
   Operators::for_each([&]<typename Operator>() {
-    if constexpr (is_forward<Operator>) {
+    if constexpr (is_forward<Operator> && !is_in_place<Operator>) {
       library.impl(Operator::name, TORCH_FN(Kernels<Operator>::autocast));
     }
   });

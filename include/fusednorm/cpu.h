@@ -95,6 +95,8 @@ enum class Schedule : std::uint8_t {
 
 struct ForwardKernels;  ///< what plan() found for the instruction set and the dtypes
 struct BackwardKernels;
+struct AddArguments;
+using AddRows = void (*)(const AddArguments&);
 
 struct ForwardPlan {
   ForwardProblem problem;
@@ -104,6 +106,8 @@ struct ForwardPlan {
   std::int64_t tasks = 1;
   std::size_t workspace_bytes = 0;
   const ForwardKernels* kernels = nullptr;
+  AddRows add_residual = nullptr;
+  AddRows round_y = nullptr;  ///< f32 rows with 16-bit y
 };
 
 struct BackwardPlan {
@@ -115,6 +119,8 @@ struct BackwardPlan {
   std::int64_t row_blocks = 1;  ///< partial sums of dgamma and dbeta: a function of the shape alone
   std::size_t workspace_bytes = 0;
   const BackwardKernels* kernels = nullptr;
+  AddRows widen_dy = nullptr;  ///< f32 rows with 16-bit dy
+  AddRows add_ds = nullptr;    ///< dx and dresidual from d in the compute type
 };
 
 Result<ForwardPlan> plan(const ForwardProblem& problem, const Device& device);

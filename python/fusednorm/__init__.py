@@ -1,4 +1,4 @@
-"""Fused LayerNorm for PyTorch: a drop-in for ``torch.nn.LayerNorm`` and for apex.
+"""Fused LayerNorm and RMSNorm for PyTorch: drop-ins for ``torch.nn``'s and for apex.
 
 >>> import torch, fusednorm
 >>> norm = fusednorm.LayerNorm(8)
@@ -17,9 +17,29 @@ from fusednorm._load import load_operators
 load_operators()
 
 from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
-from fusednorm.conversion import convert, revert  # noqa: E402
-from fusednorm.functional import layer_norm  # noqa: E402
-from fusednorm.module import LayerNorm  # noqa: E402
+from fusednorm.conversion import Explanation, convert, explain, revert  # noqa: E402
+from fusednorm.functional import (  # noqa: E402
+    add_layer_norm,
+    add_layer_norm_,
+    add_rms_norm,
+    add_rms_norm_,
+    layer_norm,
+    rms_norm,
+)
+from fusednorm.module import LayerNorm, RMSNorm  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["LayerNorm", "convert", "layer_norm", "revert"]
+__all__ = [
+    "Explanation",
+    "LayerNorm",
+    "RMSNorm",
+    "add_layer_norm",
+    "add_layer_norm_",
+    "add_rms_norm",
+    "add_rms_norm_",
+    "convert",
+    "explain",
+    "layer_norm",
+    "revert",
+    "rms_norm",
+]

@@ -12,6 +12,7 @@ import time
 import pytest
 import torch
 
+import fusednorm
 from fusednorm.measure import grammar, minimal_bytes, plots, problem, race, text
 from fusednorm.measure.command import main
 
@@ -175,3 +176,61 @@ def test_problems_are_spelled_in_the_grammar(tmp_path):
     rows = json.loads(path.read_text())["rows"]
     # torch's bf16 backward pass is off on the CPU and gets no time.
     assert {r["problem"] for r in rows} | {texts[2]} == set(texts)
+
+
+def test_a_closed_pipe_ends_the_command_without_a_word():
+    words = [sys.executable, "-m", "fusednorm", "profile", *SMALL, *QUICK, "--forward-only"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()  # as `| head -0` does
+        err = child.stderr.read()
+        assert child.wait() == 141
+    assert b"Traceback" not in err
+    assert b"BrokenPipe" not in err
+
+
+def test_a_report_that_fails_or_is_stopped_leaves_no_file(tmp_path, capsys, monkeypatch):
+    output = tmp_path / "report.html"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(race.Race, "time", stop)
+    monkeypatch.setattr("fusednorm.measure.command.DEFAULT_SHAPE", "64x48")
+    assert main(["report", "--output", str(output)]) == 130
+    assert "no report was written" in capsys.readouterr().err
+    assert main(["report", "--profile", "/nowhere.json", "--output", str(output)]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_measurement_says_that_the_machine_is_busy(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fusednorm.measure.environment.busy", lambda: "this machine is busy")
+    assert main(["profile", "--dtype", "f8"]) == 2
+    assert main(["report", "--profile", "/nowhere.json"]) == 2
+    assert "busy" not in capsys.readouterr().err
+    assert main(["profile", *SMALL, *QUICK, "--forward-only"]) == 0
+    assert "busy" in capsys.readouterr().err
+
+
+def test_more_threads_than_cores_are_remarked_on(capsys):
+    before, many = torch.get_num_threads(), (os.cpu_count() or 1) + 1
+    words = ["--shape", "8x16", "--dtype", "f32", "--pass", "forward", "--buffers", "warm"]
+    words += ["--seconds", "0.01", "--contestants", "native"]
+    assert main(["bench", *words, "--threads", str(many)]) == 0
+    assert f"--threads {many}: this machine has {many - 1} cores" in capsys.readouterr().err
+    assert torch.get_num_threads() == before
+
+
+def test_notes_stand_below_the_table(capsys):
+    words = ["--shape", "8x16", "--dtype", "f32", "--pass", "forward", "--buffers", "warm"]
+    words += ["--seconds", "0.01", "--contestants", "apex,native", "--device", "cpu"]
+    assert main(["bench", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "apex: not timed, has no cpu kernel"
+    assert all("not timed" not in line for line in lines[:-1])
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as leave:
+        main(["--version"])
+    assert leave.value.code == 0
+    assert fusednorm.__version__ in capsys.readouterr().out

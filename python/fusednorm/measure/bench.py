@@ -63,6 +63,7 @@ class Sweep:
     environment: dict[str, str]
     rows: list[Row] = field(default_factory=list)
     absent: dict[str, dict[str, str]] = field(default_factory=dict)  # by operation
+    notes: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,6 +100,8 @@ def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print
             sweep.interrupted = True
         finally:
             torch.set_num_threads(before)
+    for note in sweep.notes:  # below the table, not in it
+        show(note)
     return sweep
 
 
@@ -116,12 +119,12 @@ def _measure(
     if key in resume.done:
         for _ in range(1 + len(passes) * len(plan.kinds)):
             progress.step(f"kept {case}")
-        _list_absent(sweep, case.op, resume.done[key]["absent"], show)
+        _list_absent(sweep, case.op, resume.done[key]["absent"])
         _take(sweep, resume.done[key]["rows"], show)
         return
     progress.step(f"check {case}")
     race = Race(case, plan.contestants(case))
-    _list_absent(sweep, case.op, race.absent, show)
+    _list_absent(sweep, case.op, race.absent)
     rows: list[Row] = []
     for which in passes:
         for kind in plan.kinds:
@@ -135,14 +138,10 @@ def _measure(
     gc.collect()
 
 
-def _list_absent(
-    sweep: Sweep, op: str, absent: dict[str, str], show: Callable[[str], None]
-) -> None:
-    told = [line for of_one in sweep.absent.values() for line in of_one.items()]
-    for name, reason in absent.items():
-        if (name, reason) not in told:
-            show(f"{name}: not timed, {reason}")
-        sweep.absent.setdefault(op, {})[name] = reason
+def _list_absent(sweep: Sweep, op: str, absent: dict[str, str]) -> None:
+    sweep.absent.setdefault(op, {}).update(absent)
+    notes = [f"{name}: not timed, {reason}" for name, reason in absent.items()]
+    sweep.notes += [note for note in notes if note not in sweep.notes]
 
 
 def _take(sweep: Sweep, rows: list[Row], show: Callable[[str], None]) -> None:

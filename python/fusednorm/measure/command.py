@@ -2,11 +2,13 @@
 """The command line: ``profile``, ``bench`` and ``report``."""
 
 import argparse
+import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
+import fusednorm
 from fusednorm import _build
 from fusednorm.measure import bench, environment, profile, store
 from fusednorm.measure.buffers import BUFFERS, can_choose
@@ -19,6 +21,7 @@ from fusednorm.measure.shapes import grid_shapes, listed_shapes
 from fusednorm.measure.summary import summary
 
 INTERRUPTED = 130
+CLOSED_PIPE = 141  # as a shell has it for a process that SIGPIPE ended
 DEFAULT_SHAPE = "bert-base"  # of a profile
 
 
@@ -52,6 +55,8 @@ def _names(text: str) -> list[str]:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all three commands."""
     top = _Parser(prog="python -m fusednorm", description=__doc__)
+    built = f"built for torch {_build.TORCH_VERSION}, {'with' if _build.WITH_CUDA else 'no'} CUDA"
+    top.add_argument("--version", action="version", version=f"{fusednorm.__version__}, {built}")
     commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
     one = commands.add_parser("profile", help="one shape, operator by operator, side by side")
     sweep = commands.add_parser("bench", help="the sweep over shapes")
@@ -123,6 +128,19 @@ def _check_spelled_once(problem: str, options: list[object]) -> None:
         raise BadInput(f"{problem}: expected a problem, or --shape and its like, not both")
 
 
+def _remark(threads: list[int]) -> None:
+    """Say on stderr what will make the measurement worse than it could be."""
+    cores = os.cpu_count() or 1
+    remarks = [environment.busy()]
+    remarks += [
+        f"--threads {count}: this machine has {cores} cores, so threads will wait for each other"
+        for count in threads
+        if count > cores
+    ]
+    for remark in filter(None, remarks):
+        print(f"fusednorm: {remark}", file=sys.stderr)
+
+
 def _check_outputs(arguments: argparse.Namespace) -> None:
     store.make_directory("--plot", arguments.plot)
     store.check_writable("--json", arguments.json)
@@ -171,6 +189,7 @@ def run_profile(arguments: argparse.Namespace) -> int:
             passes = ["backward" if arguments.backward_only else "forward"]
     check_names(arguments.contestants)
     _check_outputs(arguments)
+    _remark([arguments.threads] if arguments.threads else [])
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     seconds = arguments.seconds or profile.SECONDS
@@ -237,6 +256,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
     """Run ``bench``."""
     plan = _plan(arguments, _device(arguments.device))
     _check_outputs(arguments)
+    _remark(plan.threads)
     return _keep(arguments, bench.run(plan, arguments.resume))
 
 
@@ -249,20 +269,31 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.profile:
         measured = store.read_json("--profile", arguments.profile, "profile")
     else:
-        device = _device(arguments.device)
-        shape = parse_shape("--shape", DEFAULT_SHAPE)
         ops = check_operations(arguments.op or profile.OPERATIONS_PROFILED)
-        cases = [Case(*shape, device=device, op=op) for op in ops]
-        result = profile.run(cases, None, ["forward", "backward"], profile.SECONDS)
-        print(summary(result))
-        measured = result.as_dict()
-        if not sweeps and not result.interrupted:
-            words = ["bench", "--quick", "--device", device, "--op", ",".join(ops)]
-            quick = parser().parse_args(words)
-            sweeps = [bench.run(_plan(quick, device), None).as_dict()]
+        measured, measured_sweeps = _measure(_device(arguments.device), ops, bool(sweeps))
+        sweeps += measured_sweeps
+        if any(document["interrupted"] for document in (measured, *measured_sweeps)):
+            print("interrupted: no report was written", file=sys.stderr)
+            return INTERRUPTED
     page.write(arguments.output, measured, sweeps)
     print(f"report: {arguments.output}")
-    return _leave(bool(measured["interrupted"]))
+    return 0
+
+
+def _measure(
+    device: str, ops: list[str], with_sweep: bool
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Measure what a report shows: a profile and, unless one is given, a sweep."""
+    _remark([])
+    shape = parse_shape("--shape", DEFAULT_SHAPE)
+    cases = [Case(*shape, device=device, op=op) for op in ops]
+    result = profile.run(cases, None, ["forward", "backward"], profile.SECONDS)
+    print(summary(result))
+    if with_sweep or result.interrupted:
+        return result.as_dict(), []
+    words = ["bench", "--quick", "--device", device, "--op", ",".join(ops)]
+    quick = parser().parse_args(words)
+    return result.as_dict(), [bench.run(_plan(quick, device), None).as_dict()]
 
 
 def _leave(interrupted: bool) -> int:
@@ -277,9 +308,13 @@ def main(words: list[str]) -> int:
     commands = {"profile": run_profile, "bench": run_bench, "report": run_report}
     try:
         arguments = parser().parse_args(words)
-        if warning := environment.busy():
-            print(f"fusednorm: {warning}", file=sys.stderr)
-        return commands[arguments.command](arguments)
+        code = commands[arguments.command](arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read has left. Python flushes once more at exit: into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
     except BadInput as mistake:
         print(f"fusednorm: {mistake}", file=sys.stderr)
         return 2

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fusednorm.measure import plots
+from fusednorm.measure import plots, store
 from fusednorm.measure.operations import OPERATIONS
 from fusednorm.measure.profile import Profile
 from fusednorm.measure.summary import WORDS, copies, heading, summary_cells
@@ -152,4 +152,4 @@ def render(profile: dict[str, Any], sweeps: list[dict[str, Any]]) -> str:
 
 def write(path: str, profile: dict[str, Any], sweeps: list[dict[str, Any]]) -> None:
     """Write the page to ``path``."""
-    Path(path).write_text(render(profile, sweeps), encoding="utf-8")
+    store.write_whole(path, render(profile, sweeps))

@@ -15,9 +15,12 @@ def check_writable(option: str, path: str | None) -> None:
     """Raise BadInput where a result could not be written: before the time to measure is spent."""
     if path is None:
         return
+    there = Path(path).exists()
     try:
         with Path(path).open("a"):
             pass
+        if not there:
+            Path(path).unlink()
     except OSError as error:
         raise BadInput(f"{option} {path}: cannot be written ({error.strerror})") from error
 
@@ -32,9 +35,22 @@ def make_directory(option: str, path: str | None) -> None:
         raise BadInput(f"{option} {path}: cannot be created ({error.strerror})") from error
 
 
+def write_whole(path: str, text: str) -> None:
+    """Write a file that is complete or not there, whatever happens meanwhile."""
+    if Path(path).exists() and not Path(path).is_file():  # a pipe or a terminal
+        Path(path).write_text(text, encoding="utf-8")
+        return
+    part = Path(f"{path}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def write_json(path: str, document: dict[str, Any]) -> None:
     """Write a document for machines."""
-    Path(path).write_text(json.dumps(document, indent=1) + "\n")
+    write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
 def read_json(option: str, path: str, kind: str) -> dict[str, Any]:
@@ -72,7 +88,7 @@ class Resume:
         if self.path is None:
             return
         check_writable("--resume", path)
-        lines = self.path.read_text().splitlines()
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
         if not lines:
             self._append({"environment": facts})
             return

@@ -16,9 +16,17 @@ namespace fusednorm::cpu {
 using Moments = norms::Moments<long double>;
 using GradientSums = norms::GradientSums<long double>;
 
-/// Expands `count` elements of a parameter: to the compute type, in the layout of the kernel's
-/// lanes. A null parameter is `constant`.
-using Expand = void (*)(const void* given, double constant, std::int64_t count, void* to);
+/// Expands `count` elements of a parameter: to the compute type, plus `offset`, in the layout of the
+/// kernel's lanes. A null parameter is `constant`.
+using Expand = void (*)(const void* given, double offset, double constant, std::int64_t count,
+                        void* to);
+
+/// Where y is rounded on its way. A dtype that is the compute type stands for no rounding.
+struct Roundings {
+  bool several = false;  ///< false: once, and nothing below is read
+  DType xhat = DType::f32;
+  DType product = DType::f32;
+};
 
 struct ForwardArguments {
   Operation operation;
@@ -28,14 +36,18 @@ struct ForwardArguments {
   void* y;
   void* mean;  ///< null: not wanted
   void* rstd;
+  std::int64_t statistics_stride;  ///< from one row's mean and rstd to the next row's
   std::int64_t cols;
   std::int64_t x_stride;
   std::int64_t y_stride;
   double eps;
+  Roundings roundings;
+  std::int64_t ahead_bytes;  ///< from what is summed to what is prefetched meanwhile
   bool streaming;
   Segments segments;
   Expand expand;  ///< null: gamma and beta are as the kernel wants them
   std::int64_t param_size;
+  double gamma_offset;  ///< added where threads share rows, which expand gamma chunk by chunk
   /// gamma and beta are the caller's, in x's own 16-bit dtype. Never for rows that are taken whole.
   bool as_given;
 };
@@ -52,7 +64,8 @@ struct ForwardKernels {
   /// later, if not 0. The caller flushes streaming stores.
   void (*write)(const ForwardArguments&, std::int64_t row_begin, std::int64_t row_end,
                 std::int64_t segment, const Moments* of_rows, std::int64_t ahead_rows);
-  Expand expand;  ///< null: parameters need none
+  Expand expand;
+  bool takes_given;  ///< parameters that the caller gave need no expanding; absent ones never do
 };
 
 struct BackwardArguments {
@@ -63,15 +76,19 @@ struct BackwardArguments {
   const void* beta;    ///< null, which is 0, there and where it is not read
   const void* mean;    ///< null: 0
   const void* rstd;
-  void* dx;  ///< null: not wanted
+  std::int64_t statistics_stride;  ///< from one row's mean and rstd to the next row's
+  const void* ds;                  ///< added to dx of 16-bit rows; null: nothing is
+  void* dx;                        ///< null: not wanted
   std::int64_t cols;
   std::int64_t dy_stride;
   std::int64_t source_stride;
+  std::int64_t ds_stride;
   std::int64_t dx_stride;
   bool streaming;
   Segments segments;
   Expand expand;  ///< null: gamma and beta are as the kernel wants them
   std::int64_t param_size;
+  double gamma_offset;  ///< added where threads share rows, which expand gamma chunk by chunk
 };
 
 /// Column sums in the compute type and the layout of the kernel's lanes; from y, dgamma's are gamma
@@ -109,10 +126,30 @@ struct BackwardKernels {
   bool takes_given;  ///< parameters that the caller gave need no expanding
 };
 
+/// first = second = a + b, of `rows` rows: each array with its stride in elements.
+struct AddArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;  ///< null: 0
+  void* first = nullptr;
+  void* second = nullptr;  ///< in the dtype of b; null: not wanted
+  std::int64_t a_stride = 0;
+  std::int64_t b_stride = 0;
+  std::int64_t first_stride = 0;
+  std::int64_t second_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  bool streams_first = false;
+  bool streams_second = false;  ///< only where first streams, too
+};
+
+using AddRows = void (*)(const AddArguments&);
+
 /// Null when this build does not hold the instruction set or the dtypes are not a supported triple.
 const ForwardKernels* forward_kernels(std::int64_t highway_target, DType x, DType param, DType y);
 const BackwardKernels* backward_kernels(std::int64_t highway_target, DType x, DType param, DType y,
                                         bool from_y);
+
+AddRows add_rows(std::int64_t highway_target, DType a, DType b, DType first);
 
 /// The highway targets this build holds, as a bit set.
 std::int64_t compiled_targets();

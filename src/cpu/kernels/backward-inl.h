@@ -44,8 +44,8 @@ struct ChunkParameters {
 
   HWY_INLINE void take(const BackwardArguments& a, int64_t column, int64_t n) {
     if (!a.expand) return;
-    expand_chunk(a, a.gamma, 1, column, n, gamma);
-    if (B::from_y) expand_chunk(a, a.beta, 0, column, n, beta);
+    expand_chunk(a, a.gamma, a.gamma_offset, 1, column, n, gamma);
+    if (B::from_y) expand_chunk(a, a.beta, 0, 0, column, n, beta);
   }
   HWY_INLINE Operands<B> at(const BackwardArguments& a, int64_t row, int64_t column,
                             int64_t n) const {
@@ -129,7 +129,7 @@ void write_shared_dx(const BackwardArguments& a, int64_t row_begin, int64_t row_
           {in, B::Output::of(a.dx, row, a.dx_stride).at(column), static_cast<size_t>(n),
            factors[row - row_begin], in.dy.later(columns, rows, a.dy_stride),
            in.source.later(columns, rows, a.source_stride)},
-          bypass);
+          addend_of<B>(a, row, column), bypass);
     }
   }
 }

@@ -121,8 +121,9 @@ HWY_INLINE Statistics<B> statistics(const BackwardArguments& a, int64_t row) {
     return in_pairs<typename B::Lanes> && value != value ? std::numeric_limits<C>::quiet_NaN()
                                                          : value;
   };
-  return {B::from_y || !a.mean ? C(0) : settled(static_cast<const C*>(a.mean)[row]),
-          settled(static_cast<const C*>(a.rstd)[row])};
+  const int64_t at = row * a.statistics_stride;
+  return {B::from_y || !a.mean ? C(0) : settled(static_cast<const C*>(a.mean)[at]),
+          settled(static_cast<const C*>(a.rstd)[at])};
 }
 
 /// From the sums over a whole row, where `share` is 1 / cols.

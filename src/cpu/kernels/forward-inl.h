@@ -22,7 +22,7 @@ HWY_NOINLINE void short_rows(const ForwardArguments& a, int64_t begin, int64_t e
   using W = typename F::W;
   const Parameter<typename F::Lanes> gamma(a.gamma, ones<C>.data(), a.cols),
       beta(a.beta, zeros<C>.data(), a.cols);
-  const int64_t x_stride = a.x_stride, y_stride = a.y_stride;
+  const int64_t x_stride = a.x_stride, y_stride = a.y_stride, ahead_bytes = a.ahead_bytes;
   const Operation operation = a.operation;
   const auto n = static_cast<size_t>(a.cols);
   const W share = W(1) / static_cast<W>(a.cols);
@@ -35,7 +35,7 @@ HWY_NOINLINE void short_rows(const ForwardArguments& a, int64_t begin, int64_t e
     const auto factors = finish_row<F>(
         a, row, moments_of<F>(operation, x, a.cols, sum, squares, share), share, true);
     if (cache == Cache::bypass) y.prefetch_head(policy::head_rows_ahead, y_stride);
-    write<F, cache>(x, gamma.all, beta.all, y, n, factors, x.later(0, 2, x_stride).ahead());
+    write<F, cache>(x, gamma.all, beta.all, y, n, factors, x.later(0, 2, x_stride).ahead(ahead_bytes));
     sum = next_sum;
     squares = next_squares;
   }
@@ -95,7 +95,7 @@ HWY_NOINLINE void long_rows(const ForwardArguments& a, int64_t begin, int64_t en
     if (cache == Cache::bypass && span.begin == 0) y.prefetch_head(1, a.y_stride);
     write<F, cache>(x.at(span.begin), gamma.at(span.begin), beta.at(span.begin), y.at(span.begin),
                     static_cast<size_t>(span.end - span.begin), factors,
-                    statistics.input(reads).ahead());
+                    statistics.input(reads).ahead(a.ahead_bytes));
     writes.advance();
   }
 }

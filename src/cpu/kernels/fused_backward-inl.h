@@ -100,7 +100,7 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
   }
   if (i < summed) add_one(i, g0, w0);
   end_chain();
-  write_rest<B, cache>(w, range, j, tail, last_dy, last_source);
+  write_rest<B, cache>(w, range, j, tail, last_dy, last_source, NoAddend(), NoAddend());
 }
 
 /// Rows of any length, with dx. All in registers: a store, even to the stack, queues behind the

@@ -33,6 +33,7 @@ HWY_INLINE bool finish_together(const ForwardArguments& a, double share, Batch<F
   const hn::CappedTag<double, count> d;
   const hn::Rebind<float, decltype(d)> narrow;
   HWY_ALIGN float means[count], rstds[count], centres[count], shifts[count];
+  const Form form = form_of(a.roundings, !F::sixteen_bit);
   for (size_t i = 0; i < count; i += hn::Lanes(d)) {
     const auto zero = hn::Zero(d), shares = hn::Set(d, share);
     auto mean = zero, squares = hn::PromoteTo(d, hn::Load(narrow, batch.squares + i));
@@ -58,7 +59,8 @@ HWY_INLINE bool finish_together(const ForwardArguments& a, double share, Batch<F
     hn::Store(hn::DemoteTo(narrow, rstd), narrow, rstds + i);
   }
   for (size_t i = 0; i < count; ++i)
-    batch.factors[i] = {centres[i], shifts[i], rstds[i], !F::sixteen_bit, means[i]};
+    batch.factors[i] = {centres[i], shifts[i],   rstds[i],
+                        form,       a.roundings, means[i]};
   return true;
 }
 
@@ -68,9 +70,9 @@ HWY_INLINE void finish_batch(const ForwardArguments& a, int64_t row, typename F:
                              double share, int64_t count, Batch<F>& batch) {
   if (HWY_LIKELY(finish_together<F>(a, share, batch))) {
     for (int64_t r = 0; a.mean && r < count; ++r)
-      static_cast<float*>(a.mean)[row + r] = batch.factors[r].mean;
+      static_cast<float*>(a.mean)[(row + r) * a.statistics_stride] = batch.factors[r].mean;
     for (int64_t r = 0; a.rstd && r < count; ++r)
-      static_cast<float*>(a.rstd)[row + r] = batch.factors[r].rstd;
+      static_cast<float*>(a.rstd)[(row + r) * a.statistics_stride] = batch.factors[r].rstd;
     return;
   }
   for (int64_t r = 0; r < count; ++r, x = x.at(a.x_stride)) {
@@ -102,7 +104,7 @@ HWY_NOINLINE void narrow_rows(const ForwardArguments& a, int64_t begin, int64_t 
     finish_batch<F>(a, row, x, share, count, batch);
     if (HWY_LIKELY(row + most < end))
       sum_batch(x.at(most * x_stride), HWY_MIN(most, end - row - most), batches[now ^ 1]);
-    auto ahead = x.later(0, 2 * most, x_stride).ahead();
+    auto ahead = x.later(0, 2 * most, x_stride).ahead(a.ahead_bytes);
     for (int64_t r = 0; r < count; ++r) {
       if (cache == Cache::bypass) y.prefetch_head(policy::head_rows_ahead, y_stride);
       write<F, cache>(x, gamma.all, beta.all, y, n, batch.factors[r], ahead);

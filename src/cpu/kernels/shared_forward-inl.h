@@ -46,7 +46,7 @@ HWY_INLINE void write_chunk(const ForwardArguments& a, int64_t row_begin, int64_
   for (int64_t row = row_begin; row < row_end; ++row) {
     const auto x = F::Input::of(a.x, row, a.x_stride).at(column);
     const auto y = Output::of(a.y, row, a.y_stride).at(column);
-    const auto ahead = ahead_rows > 0 ? x.later(0, ahead_rows, a.x_stride) : x.ahead();
+    const auto ahead = ahead_rows > 0 ? x.later(0, ahead_rows, a.x_stride) : x.ahead(a.ahead_bytes);
     const Factors<F>& of_row = factors[row - row_begin];
     const auto count = static_cast<size_t>(n);
     if (Output::can_bypass && a.streaming)
@@ -83,8 +83,8 @@ void write_shared_y(const ForwardArguments& a, int64_t row_begin, int64_t row_en
         write_with(Given<L, X>{static_cast<const X*>(a.gamma) + column},
                    Given<L, X>{static_cast<const X*>(a.beta) + column});
     } else if (a.expand) {
-      expand_chunk(a, a.gamma, 1, column, n, expanded[0]);
-      expand_chunk(a, a.beta, 0, column, n, expanded[1]);
+      expand_chunk(a, a.gamma, a.gamma_offset, 1, column, n, expanded[0]);
+      expand_chunk(a, a.beta, 0, 0, column, n, expanded[1]);
       const C *own_gamma = expanded[0], *own_beta = expanded[1];
       write_with(Expanded<L>{L::columns(own_gamma, n)}, Expanded<L>{L::columns(own_beta, n)});
     } else {

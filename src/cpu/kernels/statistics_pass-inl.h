@@ -29,29 +29,46 @@ struct ForwardTypes {
   static constexpr bool sixteen_bit = sizeof(TX) == 2;
 };
 
+/// Which loop writes a row.
+enum class Form : uint8_t {
+  plain,    ///< centre is zero, and y rounded once
+  centred,  ///< y is rounded once
+  rounded,  ///< y is rounded several times
+};
+
+HWY_INLINE Form form_of(const Roundings& roundings, bool centred) {
+  return roundings.several ? Form::rounded : centred ? Form::centred : Form::plain;
+}
+
 /// A row as the write pass sees it: y = ((x - centre) * rstd + shift) * gamma + beta, where the
 /// mean is centre - shift / rstd: right to the last bit even where the mean is thousands of times
-/// the spread. Not centred: centre is zero.
+/// the spread.
 template <class F>
 struct Factors {
   using C = typename F::C;
   C centre;
   C shift;
   C rstd;
-  bool centred;
+  Form form;
+  Roundings roundings;
   C mean;
 };
 
 /// 16-bit rows whose mean is at most twice the spread are not centred: a rounding relative to the
 /// mean instead of to the spread, for one operation in eight.
 template <class F>
-HWY_INLINE Factors<F> make_factors(typename F::W mean, typename F::W variance, typename F::W rstd) {
+HWY_INLINE Factors<F> make_factors(const Roundings& roundings, typename F::W mean,
+                                   typename F::W variance, typename F::W rstd) {
   using C = typename F::C;
   using W = typename F::W;
   const bool centred = !F::sixteen_bit || !(mean * mean <= 4 * variance);
   const C centre = centred ? static_cast<C>(mean) : C(0);
-  return {centre, static_cast<C>((static_cast<W>(centre) - mean) * rstd), static_cast<C>(rstd),
-          centred, static_cast<C>(mean)};
+  return {centre,
+          static_cast<C>((static_cast<W>(centre) - mean) * rstd),
+          static_cast<C>(rstd),
+          form_of(roundings, centred),
+          roundings,
+          static_cast<C>(mean)};
 }
 
 /// The sums of n elements of x, or of x - centre, and of their squares, lane by lane. A chunk has
@@ -223,10 +240,11 @@ HWY_INLINE Factors<F> finish_row(const ForwardArguments& a, int64_t row, typenam
   const W variance = norms::variance_of(m.squares, share);
   const W rstd = norms::rstd_of(variance, static_cast<W>(a.eps));
   if (store_statistics) {
-    if (a.mean) static_cast<C*>(a.mean)[row] = static_cast<C>(m.mean);
-    if (a.rstd) static_cast<C*>(a.rstd)[row] = static_cast<C>(rstd);
+    const int64_t at = row * a.statistics_stride;
+    if (a.mean) static_cast<C*>(a.mean)[at] = static_cast<C>(m.mean);
+    if (a.rstd) static_cast<C*>(a.rstd)[at] = static_cast<C>(rstd);
   }
-  return make_factors<F>(m.mean, variance, rstd);
+  return make_factors<F>(a.roundings, m.mean, variance, rstd);
 }
 
 FUSEDNORM_TARGET_END

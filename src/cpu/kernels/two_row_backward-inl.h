@@ -29,6 +29,7 @@ HWY_NOINLINE void whole_row_pairs(const BackwardArguments& a, int64_t begin, int
   const int64_t row_bytes = a.cols * int64_t{sizeof(typename B::Output::Element)};
   const int64_t ahead =
       std::max(policy::backward_rows_ahead, policy::backward_bytes_ahead / row_bytes);
+  const bool adds = a.ds != nullptr;
   Operands<B> next = operands<B>(a, begin, 0), now = next;
   auto dx = B::Output::of(a.dx, begin, dx_stride);
   GradientFactors<B> factors0 = {}, factors1 = {};
@@ -53,8 +54,16 @@ HWY_NOINLINE void whole_row_pairs(const BackwardArguments& a, int64_t begin, int
     }
     for (int64_t r = row; row >= begin && r < row + 2 && r < end; ++r) {
       if (cache == Cache::bypass) dx.prefetch_head(1, dx_stride);
-      write_dx<B, cache>({now, dx, n, factors0, now.dy.later(0, ahead, dy_stride),
-                          now.source.later(0, ahead, source_stride)});
+      const WriteRow<B> w = {now,
+                             dx,
+                             n,
+                             factors0,
+                             now.dy.later(0, ahead, dy_stride),
+                             now.source.later(0, ahead, source_stride)};
+      if (HWY_LIKELY(!adds))
+        write_dx<B, cache>(w, NoAddend());
+      else
+        write_sum_chunk<B, cache>(w, addend_of<B>(a, r, 0));
       factors0 = factors1;
       now.dy = now.dy.at(dy_stride);
       now.source = now.source.at(source_stride);
@@ -80,6 +89,15 @@ HWY_INLINE WriteRow<B> write_row_at(const BackwardArguments& a, int64_t row, con
   const auto in = operands<B>(a, row, span.begin);
   return {in,    dx.at(span.begin), static_cast<size_t>(span.end - span.begin), factors,
           in.dy, ahead_source};
+}
+
+/// The addend of that chunk.
+template <class B>
+HWY_INLINE Addend<B> addend_at(const BackwardArguments& a, int64_t row, const Cursor& at,
+                               bool bypass) {
+  if (!a.ds) return {};
+  const auto dx = B::Output::of(a.dx, row, a.dx_stride);
+  return addend_of<B>(a, row, Span(at, bypass ? dx.head() : 0).begin);
 }
 
 /// Rows of any length, a chunk of each pass at a time; the dx pass is two rows behind.
@@ -126,7 +144,7 @@ void long_row_pairs(const BackwardArguments& a, int64_t begin, int64_t end, Colu
       for (int64_t r = 0; r < writes; ++r) {
         write_dx_chunk<B>(write_row_at<B>(a, next - 2 + r, at, bypass, factors[r],
                                           soon_source.later(0, r, a.source_stride)),
-                          bypass);
+                          addend_at<B>(a, next - 2 + r, at, bypass), bypass);
       }
     }
     writes = a.dx ? rows : 0;

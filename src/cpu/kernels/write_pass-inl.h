@@ -17,7 +17,7 @@ FUSEDNORM_TARGET_BEGIN
 
 /// Writes n columns. Prefetches one cache line of `ahead` per line of y, so that reads keep pace
 /// with writes.
-template <class F, bool centred, Cache cache, class Q>
+template <class F, Form form, Cache cache, class Q>
 HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::Output y, size_t n,
                               const Factors<F>& row, typename F::Input ahead) {
   using L = typename F::Lanes;
@@ -27,8 +27,11 @@ HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::
   const V centre = hn::Set(d, row.centre), shift = hn::Set(d, row.shift),
           rstd = hn::Set(d, row.rstd);
   const auto value = [&](V v, V gamma_part, V beta_part) FUSEDNORM_INLINE {
-    if constexpr (centred) v = hn::Sub(v, centre);
-    return hn::MulAdd(hn::MulAdd(v, rstd, shift), gamma_part, beta_part);
+    if constexpr (form != Form::plain) v = hn::Sub(v, centre);
+    v = hn::MulAdd(v, rstd, shift);
+    if constexpr (form != Form::rounded) return hn::MulAdd(v, gamma_part, beta_part);
+    const V product = hn::Mul(L::narrowed(v, row.roundings.xhat), gamma_part);
+    return hn::Add(L::narrowed(product, row.roundings.product), beta_part);
   };
   const auto write_step = [&](auto stores, auto from, Q gammas, Q betas, auto to,
                               size_t i) FUSEDNORM_INLINE {
@@ -77,14 +80,27 @@ HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::
   }
 }
 
-/// By whether the row is centred, which f32 and f64 rows always are.
+/// Out of line: one loop for rows of every length.
+template <class F, Cache cache>
+HWY_NOINLINE void write_rounded_row(typename F::Input x, Expanded<typename F::Lanes> gamma,
+                                    Expanded<typename F::Lanes> beta, typename F::Output y,
+                                    size_t n, Factors<F> row, typename F::Input ahead) {
+  write_columns<F, Form::rounded, cache>(x, gamma, beta, y, n, row, ahead);
+}
+
+/// By form; f32 and f64 rows are never plain, and 16-bit parameters as given are for rows that are
+/// rounded once.
 template <class F, Cache cache, class Q>
 HWY_INLINE void write_row(typename F::Input x, Q gamma, Q beta, typename F::Output y, size_t n,
                           const Factors<F>& row, typename F::Input ahead) {
-  if (!F::sixteen_bit || row.centred)
-    write_columns<F, true, cache>(x, gamma, beta, y, n, row, ahead);
+  if constexpr (std::is_same_v<Q, Expanded<typename F::Lanes>>) {
+    if (HWY_UNLIKELY(row.form == Form::rounded))
+      return write_rounded_row<F, cache>(x, gamma, beta, y, n, row, ahead);
+  }
+  if (!F::sixteen_bit || row.form == Form::centred)
+    write_columns<F, Form::centred, cache>(x, gamma, beta, y, n, row, ahead);
   else
-    write_columns<F, false, cache>(x, gamma, beta, y, n, row, ahead);
+    write_columns<F, Form::plain, cache>(x, gamma, beta, y, n, row, ahead);
 }
 
 /// Out of line: rows that have no whole cache lines.

@@ -81,6 +81,24 @@ inline constexpr std::int64_t max_constants = chunk_bytes / 2;
 inline constexpr std::int64_t narrow_bytes = 1024;
 inline constexpr std::int64_t rows_at_once = 4;
 
+// --- Rows that are not simply one after another, and rows between passes ------------------------
+
+/// Rows that a kernel takes at once without a loss: filling and draining its pipeline costs about
+/// one row more.
+inline constexpr std::int64_t min_run = 8;
+
+/// Elements of an array in the rows that are taken run by run: x, dy and dx of them in f32 are 1.5
+/// MiB, in 16 bits 768 KiB: a second-level cache, about. Decides bits: constant.
+inline constexpr std::int64_t turn_elements = 1 << 17;
+
+/// Bytes of rows that wait between an add pass and the passes of a norm. Half a first-level cache
+/// is too little to make the change from pass to pass cheap; the second-level cache holds more, but
+/// not while rows stream through it.
+inline constexpr std::int64_t stage_bytes = 32 << 10;
+
+/// Rows of more bytes are not kept aside for the norm: it reads the sum where it is stored.
+inline constexpr std::int64_t longest_kept_bytes = 256 << 10;
+
 // --- Cache ---------------------------------------------------------------------------------------
 
 inline constexpr std::int64_t cache_line = 64;

@@ -4,136 +4,177 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/plan/layout.h"
-#include "cpu/run/shared_rows.h"
-#include "norms/norm.h"
+#include "cpu/run/backward_shared.h"
+#include "cpu/run/zero_gamma.h"
 #include "validate.h"
 
 namespace fusednorm::cpu {
 namespace {
 
-/// The first column whose gamma is zero, or -1. From y alone nothing is known of x there.
-std::int64_t first_zero(const void* gamma, std::int64_t cols, DType dtype) {
-  const auto find = [&](auto zero) -> std::int64_t {
-    const auto* begin = static_cast<const decltype(zero)*>(gamma);
-    const auto* found = std::find_if(begin, begin + cols, [](auto g) {
-      if constexpr (std::is_same_v<decltype(g), std::uint16_t>)
-        return (g & 0x7fff) == 0;
-      else
-        return g == 0;
-    });
-    return found == begin + cols ? -1 : found - begin;
-  };
-  switch (dtype) {
-    case DType::f64:
-      return find(0.0);
-    case DType::f32:
-      return find(0.0f);
-    default:
-      return find(std::uint16_t{0});
+/// A task's view of a run.
+struct Worker {
+  const BackwardRun& run;
+  std::int64_t task;
+  BackwardArguments arguments = run.arguments;
+  std::int64_t group = -1;  ///< whose parameters the task's own rows hold
+
+  std::byte* kept(std::byte* base) const {
+    return base ? base + task * run.layout.kept.bytes : nullptr;
   }
-}
-
-BackwardArguments arguments_of(const BackwardPlan& plan, const BackwardBuffers& buffers) {
-  const BackwardProblem& p = plan.problem;
-  const bool from_y = p.source == Source::y;
-  BackwardArguments a;
-  a.operation = p.operation;
-  a.dy = buffers.dy;
-  a.source = from_y ? buffers.y : buffers.x;
-  a.gamma = p.has_gamma ? buffers.gamma : nullptr;
-  a.beta = from_y && p.has_beta ? buffers.beta : nullptr;
-  a.mean = norms::has_mean(p.operation) ? buffers.mean : nullptr;
-  a.rstd = buffers.rstd;
-  a.dx = p.want_dx ? buffers.dx : nullptr;
-  a.cols = p.cols;
-  a.dy_stride = resolved_stride(p.dy_row_stride, p.cols);
-  a.source_stride = resolved_stride(p.source_row_stride, p.cols);
-  a.dx_stride = resolved_stride(p.dx_row_stride, p.cols);
-  // In place, the lines to write are in the cache already.
-  a.streaming = plan.streaming_stores && buffers.dx != buffers.dy && buffers.dx != a.source;
-  a.segments = segments_of(p.cols, p.x_dtype);
-  a.expand = plan.kernels->takes_given ? nullptr : plan.kernels->expand;
-  a.param_size = static_cast<std::int64_t>(size_of(p.param_dtype));
-  return a;
-}
-
-/// One backward run's constants.
-struct Run {
-  const BackwardPlan& plan;
-  const BackwardBuffers& buffers;
-  const BackwardArguments& arguments;
-  const BackwardKernels& kernels;
-  const BackwardLayout& layout;
-  std::int64_t element;
-  bool want_sums;
-
-  std::byte* array(std::byte* base, std::int64_t index) const {
-    return base + index * layout.pitch * element;
+  void select(std::int64_t of_group) {
+    run.parameters.select(arguments, of_group, task, group);
   }
-  /// Whether the sums of dgamma are gamma times too large.
-  bool divides() const { return plan.problem.source == Source::y && arguments.gamma; }
-  void clear(void* sums, std::int64_t count) const {
-    std::memset(sums, 0, static_cast<std::size_t>(count * element));
+
+  /// Rows of one run, with sums of its group.
+  void take(const RowRun& rows, ColumnSums sums) {
+    select(rows.group);
+    const std::int64_t most = run.layout.kept.rows > 0 ? run.layout.kept.rows : rows.count;
+    for (std::int64_t row = 0; row < rows.count; row += most)
+      take_together(part_of(rows, row, std::min(most, rows.count - row)), sums);
+  }
+
+ private:
+  void take_together(const RowRun& rows, ColumnSums sums) {
+    BackwardArguments& a = arguments;
+    const std::int64_t stride = kept_stride(a.cols);
+    run.aim(a, rows);
+    if (std::byte* dy = kept(run.layout.dy)) {
+      run.widen(run.dy, rows, 0, a.cols, dy, stride);
+      a.dy = dy;
+      a.dy_stride = stride;
+    }
+    if (std::byte* source = kept(run.layout.source)) {
+      run.widen(run.source, rows, 0, a.cols, source, stride);
+      a.source = source;
+      a.source_stride = stride;
+    }
+    std::byte* dx = kept(run.layout.dx);
+    if (dx) {
+      a.dx = dx;
+      a.dx_stride = stride;
+    }
+    run.kernels.rows(a, 0, rows.count, sums);
+    if (dx) run.add_ds(rows, 0, a.cols, dx, stride);
   }
 };
 
-/// Sums one block of rows into its partials.
-void sum_block(const Run& run, std::int64_t block, std::int64_t task) {
-  const std::int64_t rows = run.plan.problem.rows, blocks = run.plan.row_blocks;
-  const std::int64_t begin = split(rows, blocks, block), end = split(rows, blocks, block + 1);
-  if (!run.want_sums) return run.kernels.rows(run.arguments, begin, end, {});
-  const std::int64_t pitch = run.layout.pitch;
-  const ColumnSums result{run.array(run.layout.partials, block),
-                          run.array(run.layout.partials, blocks + block)};
+/// An array of column sums for each live group: of dgamma, or of dbeta.
+struct SumArrays {
+  const BackwardRun& run;
+  std::byte* first;
+
+  std::int64_t count() const { return run.layout.live * run.layout.pitch; }
+  std::byte* array(std::int64_t index) const { return first + index * count() * run.element; }
+};
+
+/// Sums `rows` rows (or units of them) into `result`: plain sums of at most rows_per_sum rows of a
+/// group, then compensated. walk(begin, end, sums) takes some of them.
+template <typename Walk>
+void sum_block(const BackwardRun& run, std::int64_t begin, std::int64_t end, std::int64_t at_once,
+               ColumnSums result, std::int64_t task, const Walk& walk) {
+  if (!run.want_sums) return walk(begin, end, ColumnSums{});
+  const SumArrays scratch{run,
+                          run.layout.scratch + 6 * task * run.layout.live * run.layout.pitch *
+                                                   run.element};
+  const std::int64_t count = scratch.count();
   if (!run.layout.several_sums) {
-    run.clear(result.dgamma, pitch);
-    run.clear(result.dbeta, pitch);
-    return run.kernels.rows(run.arguments, begin, end, result);
+    run.clear(result.dgamma, count);
+    run.clear(result.dbeta, count);
+    return walk(begin, end, result);
   }
-  std::byte* scratch = run.array(run.layout.scratch, 6 * task);
-  const ColumnSums plain{scratch, run.array(scratch, 1)};
-  std::byte *dgamma_pair = run.array(scratch, 2), *dbeta_pair = run.array(scratch, 4);
-  run.clear(dgamma_pair, 4 * pitch);
-  for (std::int64_t row = begin; row < end; row += policy::rows_per_sum) {
-    run.clear(scratch, 2 * pitch);
-    run.kernels.rows(run.arguments, row, std::min(row + policy::rows_per_sum, end), plain);
-    run.kernels.compensate(dgamma_pair, dgamma_pair + pitch * run.element, plain.dgamma, pitch);
-    run.kernels.compensate(dbeta_pair, dbeta_pair + pitch * run.element, plain.dbeta, pitch);
+  const ColumnSums plain{scratch.array(0), scratch.array(1)};
+  run.clear(scratch.array(2), 4 * count);
+  for (std::int64_t at = begin; at < end; at += at_once) {
+    run.clear(plain.dgamma, 2 * count);
+    walk(at, std::min(at + at_once, end), plain);
+    run.kernels.compensate(scratch.array(2), scratch.array(3), plain.dgamma, count);
+    run.kernels.compensate(scratch.array(4), scratch.array(5), plain.dbeta, count);
   }
-  run.kernels.settle(result.dgamma, dgamma_pair, dgamma_pair + pitch * run.element, pitch);
-  run.kernels.settle(result.dbeta, dbeta_pair, dbeta_pair + pitch * run.element, pitch);
+  run.kernels.settle(result.dgamma, scratch.array(2), scratch.array(3), count);
+  run.kernels.settle(result.dbeta, scratch.array(4), scratch.array(5), count);
 }
 
-/// dgamma and dbeta from the partials of all blocks.
-void gather(const Run& run, std::int64_t begin, std::int64_t end) {
-  const std::int64_t blocks = run.plan.row_blocks, pitch = run.layout.pitch;
+/// Partial sums, by their number.
+ColumnSums partial(const BackwardRun& run, std::int64_t index) {
+  if (!run.want_sums) return {};
+  const std::int64_t bytes = run.layout.pitch * run.element;
+  return {run.layout.partials + index * bytes,
+          run.layout.partials + (run.layout.partial_count + index) * bytes};
+}
+
+/// Columns [begin, end) of a group's dgamma and dbeta, from `blocks` partial sums that are `pitch`
+/// elements apart.
+void store_sums(Worker& worker, std::int64_t group, ColumnSums first, std::int64_t blocks,
+                std::int64_t pitch, std::int64_t begin, std::int64_t end) {
+  const BackwardRun& run = worker.run;
   const BackwardProblem& p = run.plan.problem;
-  const auto store = [&](void* out, std::int64_t first_block, const void* divisor) {
-    run.kernels.store(out, run.array(run.layout.partials, first_block), blocks, pitch, p.cols,
-                      begin, end, false, divisor);
+  worker.select(group);
+  const std::int64_t offset = group * p.cols * worker.arguments.param_size;
+  const auto store = [&](void* out, const void* sums, const void* divisor) {
+    run.kernels.store(static_cast<std::byte*>(out) + offset, sums, blocks, pitch, p.cols, begin,
+                      end, false, divisor);
   };
-  if (p.want_dgamma) store(run.buffers.dgamma, 0, run.divides() ? run.arguments.gamma : nullptr);
-  if (p.want_dbeta) store(run.buffers.dbeta, blocks, nullptr);
+  if (p.want_dgamma)
+    store(run.buffers.dgamma, first.dgamma, run.divides() ? worker.arguments.gamma : nullptr);
+  if (p.want_dbeta) store(run.buffers.dbeta, first.dbeta, nullptr);
 }
 
-void run_rows(const Run& run, ParallelFor parallel_for) {
-  const std::int64_t tasks = run.plan.tasks, blocks = run.plan.row_blocks;
-  parallel_for(tasks, [&](std::int64_t task) {
-    for (std::int64_t block = split(blocks, tasks, task); block < split(blocks, tasks, task + 1);
-         ++block) {
-      sum_block(run, block, task);
-    }
-  });
-  if (!run.want_sums) return;
-  // Gathering is worth waking threads for only where it reads as much as a small problem does.
-  const std::int64_t columns = policy::padded(run.plan.problem.cols) / policy::sum_padding;
-  const std::int64_t bytes = 2 * blocks * run.layout.pitch * run.element;
-  const std::int64_t pieces = bytes < policy::calling_thread_bytes ? 1 : std::min(tasks, columns);
+/// A block of rows: of all groups in turns, or of one group.
+void take_block(Worker& worker, std::int64_t block) {
+  const BackwardRun& run = worker.run;
+  const RowOrder& order = run.layout.order;
+  const std::int64_t blocks = run.plan.row_blocks, bytes = run.layout.pitch * run.element;
+  if (!order.by_group()) {
+    const std::int64_t at_once =
+        std::max<std::int64_t>(policy::rows_per_sum / order.rows_of_group(1), 1);
+    return sum_block(
+        run, split(order.units(), blocks, block), split(order.units(), blocks, block + 1), at_once,
+        partial(run, block * run.layout.live), worker.task,
+        [&](std::int64_t begin, std::int64_t end, ColumnSums sums) {
+          order.each_run(order.row_of(begin), order.row_of(end), [&](const RowRun& rows) {
+            const std::int64_t shift = rows.group * bytes;
+            worker.take(rows, {sums.dgamma ? static_cast<std::byte*>(sums.dgamma) + shift : nullptr,
+                               sums.dbeta ? static_cast<std::byte*>(sums.dbeta) + shift : nullptr});
+          });
+        });
+  }
+  const std::int64_t group = block / blocks, part = block % blocks, rows = order.rows_of(group);
+  const ColumnSums result = partial(run, blocks > 1 ? block : worker.task);
+  sum_block(run, split(rows, blocks, part), split(rows, blocks, part + 1), policy::rows_per_sum,
+            result, worker.task, [&](std::int64_t begin, std::int64_t end, ColumnSums sums) {
+              order.each_run_of(group, begin, end,
+                                [&](const RowRun& some) { worker.take(some, sums); });
+            });
+  if (blocks == 1 && run.want_sums)
+    store_sums(worker, group, result, 1, 0, 0, run.plan.problem.cols);
+}
+
+/// dgamma and dbeta of one group from the partials of all blocks; some columns of them.
+void gather(Worker& worker, std::int64_t group, std::int64_t begin, std::int64_t end) {
+  const BackwardRun& run = worker.run;
+  const std::int64_t blocks = run.plan.row_blocks, pitch = run.layout.pitch;
+  const bool by_group = run.layout.order.by_group();
+  store_sums(worker, group, partial(run, by_group ? group * blocks : group), blocks,
+             by_group ? pitch : run.layout.live * pitch, begin, end);
+}
+
+/// Gathering is worth waking threads for only where it reads as much as a small problem does.
+void gather_all(const BackwardRun& run, ParallelFor parallel_for) {
+  const std::int64_t groups = run.layout.order.groups, cols = run.plan.problem.cols;
+  const std::int64_t columns = policy::padded(cols) / policy::sum_padding;
+  const std::int64_t bytes =
+      2 * run.plan.row_blocks * groups * run.layout.pitch * run.element;
+  const std::int64_t shares = groups > 1 ? groups : columns;
+  const std::int64_t pieces =
+      bytes < policy::calling_thread_bytes ? 1 : std::min(run.plan.tasks, shares);
   const auto piece = [&](std::int64_t index) {
-    gather(
-        run, split(columns, pieces, index) * policy::sum_padding,
-        std::min(split(columns, pieces, index + 1) * policy::sum_padding, run.plan.problem.cols));
+    Worker worker{run, index};
+    const std::int64_t begin = split(shares, pieces, index),
+                       end = split(shares, pieces, index + 1);
+    if (groups == 1)
+      return gather(worker, 0, begin * policy::sum_padding,
+                    std::min(end * policy::sum_padding, cols));
+    for (std::int64_t group = begin; group < end; ++group) gather(worker, group, 0, cols);
   };
   if (pieces == 1)
     piece(0);
@@ -141,99 +182,36 @@ void run_rows(const Run& run, ParallelFor parallel_for) {
     parallel_for(pieces, piece);
 }
 
-/// The column sums of one segment, over the rows of one group after another.
-class SegmentSums {
- public:
-  SegmentSums(const Run& run, std::int64_t segment, std::byte* local)
-      : run_(run),
-        begin_(run.arguments.segments.begin(segment)),
-        count_(run.arguments.segments.end(segment) - begin_),
-        room_(policy::room(count_)) {
-    const bool kept = run.layout.scratch != nullptr;
-    const std::int64_t pitch = kept ? run.layout.pitch : room_;
-    const std::int64_t whole = policy::room(run.arguments.segments.length);
-    std::byte* base = kept ? run.layout.scratch + segment * whole * run.element : local;
-    for (int i = 0; i < 6; ++i) arrays_[i] = base + i * pitch * run.element;
-  }
-
-  ColumnSums before(std::int64_t row) {
-    if (!run_.want_sums) return {};
-    if (row == 0 && run_.layout.several_sums) {
-      for (int i = 2; i < 6; ++i) run_.clear(arrays_[i], room_);
+void run_rows(const BackwardRun& run, ParallelFor parallel_for) {
+  const bool by_group = run.layout.order.by_group();
+  const std::int64_t tasks = run.plan.tasks,
+                     blocks = run.plan.row_blocks * (by_group ? run.layout.order.groups : 1);
+  run.parameters.expand_all(run.layout.order.groups);
+  parallel_for(tasks, [&](std::int64_t task) {
+    Worker worker{run, task};
+    for (std::int64_t block = split(blocks, tasks, task); block < split(blocks, tasks, task + 1);
+         ++block) {
+      take_block(worker, block);
     }
-    if (row % policy::rows_per_sum == 0) {
-      if (row > 0) compensate();
-      run_.clear(arrays_[0], room_);
-      run_.clear(arrays_[1], room_);
-    }
-    return {arrays_[0], arrays_[1]};
-  }
-
-  void finish() {
-    if (!run_.want_sums) return;
-    const BackwardProblem& p = run_.plan.problem;
-    if (run_.layout.several_sums) {
-      compensate();
-      run_.kernels.settle(arrays_[0], arrays_[2], arrays_[3], room_);
-      run_.kernels.settle(arrays_[1], arrays_[4], arrays_[5], room_);
-    }
-    const std::int64_t offset = begin_ * static_cast<std::int64_t>(size_of(p.param_dtype));
-    const auto store = [&](void* out, const std::byte* sums, const void* divisor) {
-      run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_, 0, count_,
-                         run_.arguments.streaming, divisor);
-    };
-    if (p.want_dgamma) {
-      alignas(Carver::alignment) std::byte expanded[policy::room(max_segment(DType::f64)) * 8];
-      const void* divisor = nullptr;
-      if (run_.divides()) divisor = static_cast<const std::byte*>(run_.arguments.gamma) + offset;
-      if (divisor && run_.arguments.expand) {
-        run_.arguments.expand(divisor, 1, count_, expanded);
-        divisor = expanded;
-      }
-      store(run_.buffers.dgamma, arrays_[0], divisor);
-    }
-    if (p.want_dbeta) store(run_.buffers.dbeta, arrays_[1], nullptr);
-  }
-
- private:
-  void compensate() {
-    run_.kernels.compensate(arrays_[2], arrays_[3], arrays_[0], room_);
-    run_.kernels.compensate(arrays_[4], arrays_[5], arrays_[1], room_);
-  }
-
-  const Run& run_;
-  std::int64_t begin_;
-  std::int64_t count_;
-  std::int64_t room_;
-  std::byte* arrays_[6];  // plain sums of dgamma and dbeta, then high and low parts of each
-};
-
-void share_rows(const Run& run, ParallelFor parallel_for) {
-  const BackwardArguments& a = run.arguments;
-  const std::int64_t rows = run.plan.problem.rows, segments = a.segments.count;
-  run_shared_rows(
-      SharedRows<GradientSums>{rows, run.layout.group, segments, run.plan.tasks, run.layout.sums,
-                               run.layout.sums + run.layout.group * segments},
-      a.dx != nullptr, parallel_for,
-      [&](std::int64_t begin, std::int64_t end, std::int64_t segment, GradientSums* out) {
-        alignas(Carver::alignment) std::byte local[2 * policy::room(max_segment(DType::f64)) * 8];
-        SegmentSums sums(run, segment, local);
-        for (std::int64_t row = begin, until; row < end; row = until) {
-          until = std::min(end, row - row % policy::rows_per_sum + policy::rows_per_sum);
-          run.kernels.sums(a, row, until, segment, out + (row - begin) * segments,
-                           sums.before(row));
-        }
-        if (end == rows) sums.finish();
-      },
-      [&](const GradientSums* parts) { return run.kernels.merge(parts, segments); },
-      [&](std::int64_t begin, std::int64_t end, std::int64_t segment, const GradientSums* of_rows) {
-        run.kernels.write(a, begin, end, segment, of_rows);
-      });
+  });
+  if (run.want_sums && !(by_group && run.plan.row_blocks == 1)) gather_all(run, parallel_for);
 }
 
-/// No rows: the sums are zero.
+/// No dy: ds alone goes to dx and dresidual.
+void copy_ds(const BackwardRun& run, ParallelFor parallel_for) {
+  const BackwardProblem& p = run.plan.problem;
+  if (!p.want_dx && !p.want_dresidual) return;
+  parallel_for(run.plan.tasks, [&](std::int64_t task) {
+    run.layout.order.each_run_in_order(
+        split(p.rows, run.plan.tasks, task), split(p.rows, run.plan.tasks, task + 1),
+        [&](const RowRun& rows) { run.add_ds(rows, 0, p.cols, nullptr, 0); });
+  });
+}
+
+/// No rows, or no dy: the sums are zero.
 void clear_gradients(const BackwardProblem& p, const BackwardBuffers& buffers) {
-  const std::size_t bytes = static_cast<std::size_t>(p.cols) * size_of(p.param_dtype);
+  const std::size_t bytes = static_cast<std::size_t>(p.param_groups * p.cols) *
+                            size_of(p.param_dtype);
   if (p.want_dgamma) std::memset(buffers.dgamma, 0, bytes);
   if (p.want_dbeta) std::memset(buffers.dbeta, 0, bytes);
 }
@@ -247,52 +225,29 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
 Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace workspace,
            ParallelFor parallel_for) {
   const BackwardProblem& p = plan.problem;
-  const bool from_y = p.source == Source::y;
   if (!plan.kernels)
     return Status::invalid_argument("plan: expected the result of fusednorm::cpu::plan()");
   if (auto status = validate(p, buffers, workspace, plan.workspace_bytes); !status) return status;
-  const bool want_sums = p.want_dgamma || p.want_dbeta;
-  if (p.cols == 0 || (!p.want_dx && !want_sums)) return {};
-  if (p.rows == 0) {
-    clear_gradients(p, buffers);
-    return {};
-  }
-  if (from_y && p.has_gamma) {
-    if (const std::int64_t column = first_zero(buffers.gamma, p.cols, p.param_dtype); column >= 0) {
-      return Status::invalid_argument(
-          "gamma[" + std::to_string(column) +
-          "] = 0: expected no zero when source is y, for there y says nothing "
-          "of x; use source x");
-    }
-  }
-  BackwardArguments a = arguments_of(plan, buffers);
+  const bool wants_rows = p.want_dx || p.want_dresidual;
+  if (p.cols == 0 || !(wants_rows || p.want_dgamma || p.want_dbeta)) return {};
+  if (p.rows == 0 || !p.has_dy) clear_gradients(p, buffers);
+  if (p.rows == 0) return {};
+  if (auto status = check_no_zero(p, buffers.gamma); !status) return status;
   Carver carver(workspace.data);
   const BackwardLayout layout(plan, carver);
-  if (layout.gamma) {
-    plan.kernels->expand(a.gamma, 1, p.cols, layout.gamma);
-    a.gamma = layout.gamma;
-  }
-  if (layout.beta) {
-    plan.kernels->expand(a.beta, 0, p.cols, layout.beta);
-    a.beta = layout.beta;
-  }
-  const Run run{plan,     buffers,
-                a,        *plan.kernels,
-                layout,   static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype))),
-                want_sums};
-  switch (plan.schedule) {
-    case Schedule::calling_thread:
-      run_rows(run, [](std::int64_t tasks, Task body) {
-        for (std::int64_t task = 0; task < tasks; ++task) body(task);
-      });
-      break;
-    case Schedule::rows:
-      run_rows(run, parallel_for);
-      break;
-    case Schedule::segments:
-      share_rows(run, parallel_for);
-      break;
-  }
+  const BackwardRun run(plan, buffers, layout);
+  const auto here = [](std::int64_t tasks, Task body) {
+    for (std::int64_t task = 0; task < tasks; ++task) body(task);
+  };
+  const ParallelFor calling_thread(here);
+  const ParallelFor& some =
+      plan.schedule == Schedule::calling_thread ? calling_thread : parallel_for;
+  if (!p.has_dy)
+    copy_ds(run, some);
+  else if (plan.schedule == Schedule::segments)
+    share_rows(run, some);
+  else
+    run_rows(run, some);
   return {};
 }
 

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "cpu/plan/layout.h"
+#include "cpu/run/parameters.h"
+#include "cpu/run/row_array.h"
 #include "cpu/run/shared_rows.h"
 #include "validate.h"
 
@@ -18,44 +20,198 @@ void fill_statistics(const ForwardProblem& problem, const ForwardBuffers& buffer
   if (problem.save_rstd) std::fill_n(static_cast<C*>(buffers.rstd), problem.rows, undefined);
 }
 
+/// A product without beta is y itself, which is rounded where it is stored.
+Roundings roundings_of(const ForwardProblem& p) {
+  const DType compute = compute_dtype(p.x_dtype);
+  if (p.rounding == Rounding::once) return {};
+  const DType xhat = p.rounding == Rounding::via_x ? row_dtype(p) : p.param_dtype;
+  return {xhat != compute || p.has_beta, xhat, p.has_beta ? p.y_dtype : compute};
+}
+
 ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buffers) {
   const ForwardProblem& p = plan.problem;
-  ForwardArguments a;
+  ForwardArguments a{};
   a.operation = p.operation;
-  a.x = buffers.x;
   a.gamma = p.has_gamma ? buffers.gamma : nullptr;
   a.beta = p.has_beta ? buffers.beta : nullptr;
-  a.y = buffers.y;
-  a.mean = p.save_mean ? buffers.mean : nullptr;
-  a.rstd = p.save_rstd ? buffers.rstd : nullptr;
+  a.statistics_stride = 1;
   a.cols = p.cols;
-  a.x_stride = resolved_stride(p.x_row_stride, p.cols);
-  a.y_stride = resolved_stride(p.y_row_stride, p.cols);
   a.eps = p.eps;
-  // In place, the lines to write are in the cache already.
-  a.streaming = plan.streaming_stores && buffers.x != buffers.y;
-  a.segments = segments_of(p.cols, p.x_dtype);
-  a.expand = plan.kernels->expand;
-  a.param_size = static_cast<std::int64_t>(size_of(p.param_dtype));
+  a.roundings = roundings_of(p);
+  a.ahead_bytes = policy::prefetch_bytes;
+  // In place, the lines to write are in the cache already; and y that waits in f32 is to stay.
+  a.streaming = plan.streaming_stores && buffers.x != buffers.y && !plan.round_y;
+  a.segments = segments_of(p.cols, row_dtype(p));
+  a.gamma_offset = p.has_gamma ? p.gamma_offset : 0;
+  a.expand = plan.kernels->takes_given && a.gamma_offset == 0 ? nullptr : plan.kernels->expand;
+  a.param_size = bytes_of(p.param_dtype);
   a.as_given = as_given(p);
   return a;
 }
 
-void share_rows(const ForwardPlan& plan, const ForwardArguments& a, const ForwardLayout& layout,
-                ParallelFor parallel_for) {
-  const ForwardKernels& kernels = *plan.kernels;
-  const std::int64_t rows = plan.problem.rows, segments = a.segments.count;
+/// One forward run's constants.
+struct Run {
+  const ForwardPlan& plan;
+  const ForwardLayout& layout;
+  ForwardArguments arguments;
+  Parameters parameters;
+  RowArray x, residual, sum, y;
+  std::byte* mean;
+  std::byte* rstd;
+  bool streams_sum, streams_y;
+
+  Run(const ForwardPlan& of, const ForwardBuffers& b, const ForwardLayout& in)
+      : plan(of),
+        layout(in),
+        arguments(arguments_of(of, b)),
+        parameters(of, b, in.parameters, true) {
+    const ForwardProblem& p = plan.problem;
+    const auto rows = [&](std::int64_t row, std::int64_t outer) {
+      return row_layout(p.cols, row, p.inner_rows, outer);
+    };
+    x = {true, b.x, rows(p.x_row_stride, p.x_outer_stride), p.x_dtype};
+    y = {true, b.y, rows(p.y_row_stride, p.y_outer_stride), p.y_dtype};
+    residual = {p.has_residual, b.residual, rows(p.residual_row_stride, p.residual_outer_stride),
+                row_dtype(p)};
+    sum = {p.has_residual, b.sum, rows(p.sum_row_stride, p.sum_outer_stride), row_dtype(p)};
+    mean = p.save_mean ? static_cast<std::byte*>(b.mean) : nullptr;
+    rstd = p.save_rstd ? static_cast<std::byte*>(b.rstd) : nullptr;
+    streams_sum = plan.streaming_stores && sum.data != x.data && sum.data != residual.data;
+    streams_y = plan.streaming_stores && b.x != b.y;
+  }
+
+  /// Points the arguments to rows of a run.
+  void aim(ForwardArguments& a, const RowRun& run) const {
+    const std::int64_t statistic = bytes_of(compute_dtype(plan.problem.x_dtype));
+    const RowArray& row = sum ? sum : x;
+    a.x = row.at(run.first);
+    a.x_stride = row.stride(run.step);
+    a.y = y.at(run.first);
+    a.y_stride = y.stride(run.step);
+    a.mean = mean ? mean + run.first * statistic : nullptr;
+    a.rstd = rstd ? rstd + run.first * statistic : nullptr;
+    a.statistics_stride = run.step;
+  }
+
+  /// The stored sum of some columns of rows of a run; also to `kept`, if not null.
+  void add_residual(const RowRun& run, std::int64_t column, std::int64_t cols,
+                    std::byte* kept) const {
+    AddArguments add;
+    add.a = x.at(run.first, column);
+    add.a_stride = x.stride(run.step);
+    add.b = residual.at(run.first, column);
+    add.b_stride = residual.stride(run.step);
+    add.first = sum.at(run.first, column);
+    add.first_stride = sum.stride(run.step);
+    add.second = kept;
+    add.second_stride = kept_stride(plan.problem.cols);
+    add.rows = run.count;
+    add.cols = cols;
+    add.streams_first = kept != nullptr;
+    plan.add_residual(add);
+  }
+
+  /// y of some columns, from f32.
+  void round_y(const RowRun& run, std::int64_t column, std::int64_t cols, const void* from,
+               std::int64_t stride) const {
+    AddArguments add;
+    add.a = from;
+    add.a_stride = stride;
+    add.first = y.at(run.first, column);
+    add.first_stride = y.stride(run.step);
+    add.rows = run.count;
+    add.cols = cols;
+    add.streams_first = streams_y;
+    plan.round_y(add);
+  }
+};
+
+/// Rows that are taken together: their sum, their norm, their y.
+void take_rows(const Run& run, ForwardArguments& a, const RowRun& rows, std::int64_t task) {
+  const ForwardLayout& layout = run.layout;
+  const std::int64_t stride = kept_stride(a.cols);
+  run.aim(a, rows);
+  if (run.sum) {
+    std::byte* kept = run.streams_sum && layout.sums ? layout.sums + task * layout.kept.bytes
+                                                     : nullptr;
+    run.add_residual(rows, 0, a.cols, kept);
+    // While y is written, x of the rows that follow is prefetched.
+    const auto* next = static_cast<const std::byte*>(run.x.at(rows.first)) +
+                       rows.count * run.x.stride(rows.step) * run.x.element;
+    if (kept) {
+      a.x = kept;
+      a.x_stride = stride;
+    }
+    a.ahead_bytes = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(next) -
+                                              reinterpret_cast<std::uintptr_t>(a.x));
+  }
+  if (layout.y) {
+    a.y = layout.y + task * layout.kept.bytes;
+    a.y_stride = stride;
+  }
+  run.plan.kernels->rows(a, 0, rows.count);
+  if (layout.y) run.round_y(rows, 0, a.cols, a.y, stride);
+}
+
+void run_rows(const Run& run, std::int64_t begin, std::int64_t end, std::int64_t task) {
+  ForwardArguments a = run.arguments;
+  std::int64_t group = -1;
+  run.layout.order.each_run(begin, end, [&](const RowRun& rows) {
+    run.parameters.select(a, rows.group, task, group);
+    const std::int64_t most = run.layout.kept.rows > 0 ? run.layout.kept.rows : rows.count;
+    for (std::int64_t row = 0; row < rows.count; row += most)
+      take_rows(run, a, part_of(rows, row, std::min(most, rows.count - row)), task);
+  });
+}
+
+/// Where kernels see an array of which they are given the columns from `column` on.
+void* before(void* columns, std::int64_t column, std::int64_t element) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(columns) -
+                                 static_cast<std::uintptr_t>(column * element));
+}
+
+/// One segment of rows that threads share.
+void write_segment(const Run& run, ForwardArguments a, const RowRun& rows, std::int64_t segment,
+                   const Moments* of_rows, std::int64_t ahead_rows) {
+  const auto write = run.plan.kernels->write;
+  run.aim(a, rows);
+  if (!run.plan.round_y) return write(a, 0, rows.count, segment, of_rows, ahead_rows);
+  alignas(Carver::alignment) std::byte kept[max_segment(DType::f32) * 4];
+  const std::int64_t column = a.segments.begin(segment);
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    const RowRun row = part_of(rows, r, 1);
+    run.aim(a, row);
+    a.y = before(kept, column, bytes_of(DType::f32));
+    write(a, 0, 1, segment, of_rows + r * a.segments.count, ahead_rows);
+    run.round_y(row, column, a.segments.end(segment) - column, kept, 0);
+  }
+}
+
+void share_rows(const Run& run, ParallelFor parallel_for) {
+  const ForwardArguments& a = run.arguments;
+  const ForwardLayout& layout = run.layout;
+  const ForwardKernels& kernels = *run.plan.kernels;
+  const std::int64_t rows = run.plan.problem.rows, segments = a.segments.count;
   run_shared_rows(
-      SharedRows<Moments>{rows, layout.group, segments, plan.tasks, layout.moments,
+      SharedRows<Moments>{rows, layout.group, segments, run.plan.tasks, layout.moments,
                           layout.moments + layout.group * segments},
       true, parallel_for,
       [&](std::int64_t begin, std::int64_t end, std::int64_t segment, Moments* out) {
-        for (std::int64_t row = begin; row < end; ++row)
-          out[(row - begin) * segments + segment] = kernels.moments(a, row, segment);
+        ForwardArguments own = a;
+        for (std::int64_t row = begin; row < end; ++row) {
+          const RowRun one{row, 1, 1, 0};
+          const std::int64_t column = a.segments.begin(segment);
+          run.aim(own, one);
+          if (run.sum) run.add_residual(one, column, a.segments.end(segment) - column, nullptr);
+          out[(row - begin) * segments + segment] = kernels.moments(own, 0, segment);
+        }
       },
       [&](const Moments* parts) { return kernels.merge(a, parts); },
       [&](std::int64_t begin, std::int64_t end, std::int64_t segment, const Moments* of_rows) {
-        kernels.write(a, begin, end, segment, of_rows, end < rows ? layout.group : 0);
+        layout.order.each_run_in_order(begin, end, [&](const RowRun& part) {
+          write_segment(run, a, part, segment, of_rows + (part.first - begin) * segments,
+                        end < rows ? layout.group : 0);
+        });
       });
 }
 
@@ -79,26 +235,23 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
       fill_statistics<float>(p, buffers);
     return {};
   }
-  ForwardArguments a = arguments_of(plan, buffers);
   Carver carver(workspace.data);
   const ForwardLayout layout(plan, carver);
-  if (layout.gamma) {
-    a.expand(a.gamma, 1, p.cols, layout.gamma);
-    a.expand(a.beta, 0, p.cols, layout.beta);
-    a.gamma = layout.gamma;
-    a.beta = layout.beta;
-  }
+  const Run run(plan, buffers, layout);
+  run.parameters.expand_all(p.param_groups);
+  const RowOrder& order = layout.order;
   switch (plan.schedule) {
     case Schedule::calling_thread:
-      plan.kernels->rows(a, 0, p.rows);
+      run_rows(run, 0, p.rows, 0);
       break;
     case Schedule::rows:
       parallel_for(plan.tasks, [&](std::int64_t task) {
-        plan.kernels->rows(a, split(p.rows, plan.tasks, task), split(p.rows, plan.tasks, task + 1));
+        run_rows(run, order.row_of(split(order.units(), plan.tasks, task)),
+                 order.row_of(split(order.units(), plan.tasks, task + 1)), task);
       });
       break;
     case Schedule::segments:
-      share_rows(plan, a, layout, parallel_for);
+      share_rows(run, parallel_for);
       break;
   }
   return {};

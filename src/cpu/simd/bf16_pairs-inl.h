@@ -63,6 +63,12 @@ struct Bf16Pairs {
     const auto is_even = hn::AndNot(kept, hn::Set(halves, uint16_t{1}));
     return hn::Add(kept, hn::ShiftRight<15>(hn::SaturatedSub(lost, is_even)));
   }
+  /// A part, rounded to `dtype`, which is bf16 or f32. No NaN needs care, as above.
+  static HWY_INLINE V narrowed(V value, DType dtype) {
+    if (dtype != DType::bf16) return value;
+    const auto rounded = rounded_upper_half(D(), value);
+    return hn::BitCast(D(), hn::And(rounded, hn::Set(Bits(), 0xffff0000u)));
+  }
   template <Cache cache, class PartOf>
   static HWY_INLINE void store(BFloat16* to, const PartOf& part_of) {
     const V even = part_of(Part<0>()), odd = part_of(Part<1>());

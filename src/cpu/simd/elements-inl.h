@@ -69,6 +69,14 @@ HWY_INLINE void store_elements(D d, hn::Vec<D> value, Float16* to) {
   const hn::Rebind<uint16_t, D> half;
   hn::StoreU(hn::DemoteTo(half, bits_of_half(d, value)), half, reinterpret_cast<uint16_t*>(to));
 }
+
+/// The nearest values that T can hold, in the compute type.
+template <class D>
+HWY_INLINE hn::Vec<D> narrowed_to(D d, hn::Vec<D> value, const Float16*) {
+  HWY_ALIGN Float16 elements[hn::MaxLanes(D())];
+  store_elements(d, value, elements);
+  return load_elements(d, elements);
+}
 #else
 template <class D>
 HWY_INLINE hn::Vec<D> load_elements(D d, const Float16* from) {
@@ -80,6 +88,13 @@ template <class D>
 HWY_INLINE void store_elements(D, hn::Vec<D> value, Float16* to) {
   const hn::Rebind<hwy::float16_t, D> half;
   hn::StoreU(hn::DemoteTo(half, value), half, reinterpret_cast<hwy::float16_t*>(to));
+}
+
+/// The nearest values that T can hold, in the compute type.
+template <class D>
+HWY_INLINE hn::Vec<D> narrowed_to(D d, hn::Vec<D> value, const Float16*) {
+  const hn::Rebind<hwy::float16_t, D> half;
+  return hn::PromoteTo(d, hn::DemoteTo(half, value));
 }
 #endif
 
@@ -96,20 +111,41 @@ HWY_INLINE void store_elements(D d, hn::Vec<D> value, hn::TFromD<D>* to) {
   hn::StoreU(value, d, to);
 }
 
+/// To nearest even, in the upper half of each lane; NaNs must be canonical.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded_upper_half(D, hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> bits;
+  const auto raw = hn::BitCast(bits, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(raw), hn::Set(bits, 1u));
+  return hn::Add(hn::Add(raw, hn::Set(bits, 0x7fffu)), odd);
+}
+
 // Highway's own conversion truncates in old releases. Rounding carries into the upper half, which
 // would turn some NaNs into infinities or zeros: NaNs are only made quiet.
 template <class D>
-HWY_INLINE void store_elements(D, hn::Vec<D> value, BFloat16* to) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> upper_half(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> bits;
+  const auto quiet = hn::Or(hn::BitCast(bits, value), hn::Set(bits, 0x00400000u));
+  return hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(value)), quiet, rounded_upper_half(d, value));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> bits_of_bf16(D d, hn::Vec<D> value) {
   const hn::RebindToSigned<D> signed_bits;
+  const auto upper = hn::BitCast(signed_bits, hn::ShiftRight<16>(upper_half(d, value)));
+  return hn::DemoteTo(hn::Rebind<uint16_t, D>(), upper);
+}
+
+template <class D>
+HWY_INLINE void store_elements(D d, hn::Vec<D> value, BFloat16* to) {
   const hn::Rebind<uint16_t, D> half;
-  const auto raw = hn::BitCast(bits, value);
-  const auto odd = hn::And(hn::ShiftRight<16>(raw), hn::Set(bits, 1u));
-  const auto rounded = hn::Add(hn::Add(raw, hn::Set(bits, 0x7fffu)), odd);
-  const auto quiet = hn::Or(raw, hn::Set(bits, 0x00400000u));
-  const auto kept = hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(value)), quiet, rounded);
-  const auto upper = hn::BitCast(signed_bits, hn::ShiftRight<16>(kept));
-  hn::StoreU(hn::DemoteTo(half, upper), half, reinterpret_cast<uint16_t*>(to));
+  hn::StoreU(bits_of_bf16(d, value), half, reinterpret_cast<uint16_t*>(to));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> narrowed_to(D d, hn::Vec<D> value, const BFloat16*) {
+  const hn::RebindToUnsigned<D> bits;
+  return hn::BitCast(d, hn::And(upper_half(d, value), hn::Set(bits, 0xffff0000u)));
 }
 
 #if HWY_HAVE_FLOAT64
@@ -118,21 +154,41 @@ HWY_INLINE void store_elements(D, hn::Vec<D> value, float* to) {
   const hn::Rebind<float, D> half;
   hn::StoreU(hn::DemoteTo(half, value), half, to);
 }
+
+template <class D, std::enable_if_t<sizeof(hn::TFromD<D>) == 8>* = nullptr>
+HWY_INLINE hn::Vec<D> narrowed_to(D d, hn::Vec<D> value, const float*) {
+  return hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<float, D>(), value));
+}
 #endif
+
+/// Rounded to `dtype`, in the compute type; any dtype that is no narrower than that leaves it.
+template <class D>
+HWY_INLINE hn::Vec<D> narrowed(D d, hn::Vec<D> value, DType dtype) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+#if HWY_HAVE_FLOAT64
+    if (dtype == DType::f32) return narrowed_to(d, value, static_cast<const float*>(nullptr));
+#endif
+  } else {
+    if (dtype == DType::f16) return narrowed_to(d, value, static_cast<const Float16*>(nullptr));
+    if (dtype == DType::bf16) return narrowed_to(d, value, static_cast<const BFloat16*>(nullptr));
+  }
+  return value;
+}
 
 /// Whether a vector of the compute type can leave as T with a streaming store: of 16 bytes to a
 /// cache line.
 template <class D, typename T>
 inline constexpr bool can_stream = HWY_TARGET != HWY_SCALAR&& hn::MaxLanes(D()) * sizeof(T) <= 64 &&
                                    (std::is_same_v<T, hn::TFromD<D>> ||
-                                    (std::is_same_v<T, Float16> &&
-                                     hn::MaxLanes(D()) * sizeof(T) >= 16));
+                                    (sizeof(T) == 2 && hn::MaxLanes(D()) * sizeof(T) >= 16));
 
 /// As store_elements, past the cache. `to` is aligned to what is stored.
 template <class D, typename T>
 HWY_INLINE void stream_elements(D d, hn::Vec<D> value, T* to) {
   if constexpr (std::is_same_v<T, hn::TFromD<D>>) {
     hn::Stream(value, d, to);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    hn::Stream(bits_of_bf16(d, value), hn::Rebind<uint16_t, D>(), &to->bits);
   } else {
     const hn::Rebind<hwy::float16_t, D> half;
     const hn::RebindToUnsigned<decltype(half)> bits;
@@ -177,6 +233,11 @@ struct InOrder {
   template <class Body>
   static HWY_INLINE void each_part(const Body& body) {
     body(Part<0>());
+  }
+
+  /// A part, rounded to `dtype`.
+  static HWY_INLINE V narrowed(V value, DType dtype) {
+    return HWY_NAMESPACE::narrowed(D(), value, dtype);
   }
 
   /// Stores the step whose part k is part_of(Part<k>()).

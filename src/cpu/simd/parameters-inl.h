@@ -72,9 +72,10 @@ struct Parameter {
   HWY_INLINE Expanded<L> at(int64_t column) const { return all.at(step * column); }
 };
 
-/// Expands `count` elements of a parameter of dtype T; a null parameter is a constant.
+/// Expands `count` elements of a parameter of dtype T, plus `offset`; a null parameter is a
+/// constant.
 template <class L, typename T>
-void expand(const void* given, double constant, int64_t count, void* to) {
+void expand(const void* given, double offset, double constant, int64_t count, void* to) {
   const typename L::Tag d;
   using C = typename L::C;
   const T* from = static_cast<const T*>(given);
@@ -86,8 +87,9 @@ void expand(const void* given, double constant, int64_t count, void* to) {
         hn::StoreU(hn::Set(d, static_cast<C>(constant)), d, L::address(columns, i, k));
       });
     const auto loaded = L::load_parameter(source);
+    const auto added = hn::Set(d, offset == 0 ? empty_sum<C> : static_cast<C>(offset));
     L::each_part([&](auto k) FUSEDNORM_INLINE {
-      hn::StoreU(L::part(loaded, k), d, L::address(columns, i, k));
+      hn::StoreU(hn::Add(L::part(loaded, k), added), d, L::address(columns, i, k));
     });
   };
   for (size_t i = 0; i + step <= n; i += step) store(given ? from + i : nullptr, out, i);
@@ -100,12 +102,12 @@ void expand(const void* given, double constant, int64_t count, void* to) {
 
 /// Expands a chunk of a parameter where threads share rows, and prefetches the next chunk.
 template <class Arguments, typename C>
-HWY_INLINE void expand_chunk(const Arguments& a, const void* given, double constant, int64_t column,
-                             int64_t n, C* to) {
-  if (!given) return a.expand(nullptr, constant, n, to);
+HWY_INLINE void expand_chunk(const Arguments& a, const void* given, double offset, double constant,
+                             int64_t column, int64_t n, C* to) {
+  if (!given) return a.expand(nullptr, 0, constant, n, to);
   const auto* from = static_cast<const uint8_t*>(given) + column * a.param_size;
   prefetch(from + n * a.param_size, static_cast<size_t>(n * a.param_size));
-  a.expand(from, constant, n, to);
+  a.expand(from, offset, constant, n, to);
 }
 
 FUSEDNORM_TARGET_END

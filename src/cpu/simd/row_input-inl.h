@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row input: the one place where kernels read x, dy and y. What a row is made of (today an array;
-// next x + residual) is decided here. Included once per instruction set.
+// Row input: the one place where kernels read x, dy and y. Included once per instruction set.
 #if defined(FUSEDNORM_CPU_SIMD_ROW_INPUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FUSEDNORM_CPU_SIMD_ROW_INPUT_INL_H_
 #undef FUSEDNORM_CPU_SIMD_ROW_INPUT_INL_H_
@@ -36,9 +35,9 @@ struct RowInput {
                                static_cast<uintptr_t>(rows) * static_cast<uintptr_t>(stride);
     return {reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(first) + elements * sizeof(T))};
   }
-  /// As far ahead as memory needs to answer: for prefetch alone.
-  HWY_INLINE RowInput ahead() const {
-    return later(policy::prefetch_bytes / int64_t{sizeof(T)}, 0, 0);
+  /// As far ahead as memory needs to answer, or somewhere else: for prefetch alone.
+  HWY_INLINE RowInput ahead(int64_t bytes = policy::prefetch_bytes) const {
+    return later(bytes / int64_t{sizeof(T)}, 0, 0);
   }
   /// `count` elements from column i on.
   HWY_INLINE void prefetch(size_t i, size_t count) const {

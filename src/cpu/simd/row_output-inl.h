@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row output: the one place where kernels write y and dx. How a value becomes an element (today one
-// rounding; next other orders of rounding) is decided here. Included once per instruction set.
+// Row output: the one place where kernels write y and dx. Included once per instruction set.
 #if defined(FUSEDNORM_CPU_SIMD_ROW_OUTPUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FUSEDNORM_CPU_SIMD_ROW_OUTPUT_INL_H_
 #undef FUSEDNORM_CPU_SIMD_ROW_OUTPUT_INL_H_

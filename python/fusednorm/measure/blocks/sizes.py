@@ -47,7 +47,7 @@ SIZES = {
         Size("llama-8b", "llama", 4096, 32, 8, 14336, batch=2, tokens=2048),
     )
 }
-# A step of some seconds at most: two cores do about 100 GFLOP a second, a GPU a thousand times that.
+# A step of some seconds at most: two cores do about 100 GFLOP/s, a GPU a thousand times that.
 DEFAULTS = {"cpu": ["bert-base", "llama-1b"], "cuda": ["bert-large", "llama-8b"]}
 
 
