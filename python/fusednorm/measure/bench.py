@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from fusednorm.measure import environment
-from fusednorm.measure.contestants import Contestant, chosen
+from fusednorm.measure.contestants import Contestant, chosen, present
+from fusednorm.measure.mistakes import BadInput
 from fusednorm.measure.problem import Case, check_memory
 from fusednorm.measure.progress import Progress
 from fusednorm.measure.race import Race, Row
@@ -37,6 +38,7 @@ class Plan:
     left_out: tuple[str, ...]  # where none is named
     device: str
     seconds: float
+    listed: bool = False  # by problems/shapes.csv: a case that does not fit here is left out
 
     def contestants(self, case: Case) -> list[Contestant]:
         """Return who is measured in a case, or listed with the reason why not."""
@@ -85,9 +87,7 @@ def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print
     """Measure every case, printing lines as they come; Ctrl-C keeps what is there."""
     sweep = Sweep(environment.describe(plan.device))
     resume = Resume(resume_path, sweep.environment)
-    cases = list(plan.cases())
-    for case, _, _ in cases:  # before the first is measured, not after an hour
-        check_memory(case, len(plan.contestants(case)))
+    cases = list(_fitting(plan, sweep))  # before the first is measured, not after an hour
     before = torch.get_num_threads()
     show(HEADER)
     steps = sum(1 + len(passes) * len(plan.kinds) for _, passes, _ in cases)
@@ -103,6 +103,20 @@ def run(plan: Plan, resume_path: str | None, show: Callable[[str], None] = print
     for note in sweep.notes:  # below the table, not in it
         show(note)
     return sweep
+
+
+def _fitting(plan: Plan, sweep: Sweep) -> Iterator[tuple[Case, list[str], int]]:
+    """Yield the cases that there is memory for; BadInput if one was asked for by name."""
+    for case, passes, threads in plan.cases():
+        try:
+            check_memory(case, present(plan.contestants(case), case))
+        except BadInput as reason:
+            if not plan.listed:
+                raise
+            if (note := f"left out: {reason}") not in sweep.notes:
+                sweep.notes.append(note)
+            continue
+        yield case, passes, threads
 
 
 def _measure(

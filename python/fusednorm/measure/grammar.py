@@ -127,10 +127,11 @@ class Problem:
     def options(self) -> dict[str, str]:
         """Return the options that differ from their defaults, as they are spelled."""
         plain = Problem(self.kind, self.x_dtype, self.param_dtype, self.y_dtype, 0, 0)
+        followed: dict[str, Any] = dict.fromkeys(("beta", "grads", "out"))
         texts = {}
         for key, option in OPTIONS.items():
             # The defaults of some words follow from others.
-            like = replace(self, **{key: None}) if key in ("beta", "grads", "out") else plain
+            like = replace(self, **{key: followed[key]}) if key in followed else plain
             if option.write(self) != option.write(like):
                 texts[key] = option.write(self)
         return texts

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusednorm.measure import environment, profiler, traffic
 from fusednorm.measure.buffers import BUFFERS, can_choose
-from fusednorm.measure.contestants import Contestant, chosen
+from fusednorm.measure.contestants import Contestant, chosen, present
 from fusednorm.measure.problem import Case, check_memory
 from fusednorm.measure.progress import Progress
 from fusednorm.measure.race import Race, Row
@@ -69,7 +69,7 @@ def run(
     kinds = BUFFERS if can_choose() or device != "cpu" else BUFFERS[:1]
     entered = {case.op: chosen(names, case.op) for case in cases}
     for case in cases:  # before the first is measured
-        check_memory(case, len(entered[case.op]))
+        check_memory(case, present(entered[case.op], case))
     steps = sum(len(c) + len(passes) * (len(c) + len(kinds)) for c in entered.values())
     with Progress(steps, "profile") as progress:
         try:

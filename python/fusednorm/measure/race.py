@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fusednorm.measure import buffers, correct, cuda, roof, traffic
-from fusednorm.measure.contestants import Contestant, Norm
+from fusednorm.measure.contestants import Contestant, Norm, present
 from fusednorm.measure.inputs import random_inputs
 from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory
 from fusednorm.measure.rates import Rates
@@ -44,7 +44,7 @@ class Race:
     """The tensors of a case, and every contestant that is there and right."""
 
     def __init__(self, case: Case, contestants: list[Contestant]) -> None:
-        check_memory(case, len(contestants))
+        check_memory(case, present(contestants, case))
         self.case = case
         self.entries: dict[str, Entry] = {}
         self.absent: dict[str, str] = {}

@@ -2,6 +2,7 @@
 """The sizes of the blocks that are measured."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fusednorm.measure.mistakes import BadInput
 
@@ -57,7 +58,7 @@ def sizes(names: list[str] | None, device: str, changes: dict[str, int | None]) 
     for name in names or DEFAULTS[device.partition(":")[0]]:
         if name not in SIZES:
             raise BadInput(f"--block {name}: expected some of {', '.join(SIZES)}")
-        given = {key: value for key, value in changes.items() if value is not None}
+        given: dict[str, Any] = {k: v for k, v in changes.items() if v is not None}
         if "heads" in given and "kv_heads" not in given:
             given["kv_heads"] = given["heads"]
         size = replace(SIZES[name], **given)

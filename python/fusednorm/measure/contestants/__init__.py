@@ -4,8 +4,9 @@
 from fusednorm.measure.contestants import of_torch, ours, peers
 from fusednorm.measure.contestants.contestant import EPS, Contestant, Norm, Way
 from fusednorm.measure.mistakes import BadInput
+from fusednorm.measure.problem import Case
 
-__all__ = ["CONTESTANTS", "EPS", "Contestant", "Norm", "Way", "chosen"]
+__all__ = ["CONTESTANTS", "EPS", "Contestant", "Norm", "Way", "chosen", "present"]
 
 CONTESTANTS = {
     contestant.name: contestant
@@ -22,6 +23,11 @@ def check_names(names: list[str] | None) -> None:
     for name in names or []:
         if name not in CONTESTANTS:
             raise BadInput(f"--contestants {name}: expected some of {', '.join(CONTESTANTS)}")
+
+
+def present(contestants: list[Contestant], case: Case) -> int:
+    """Count those that will run ``case``: the others take no memory."""
+    return sum(not contestant.absence(case) for contestant in contestants)
 
 
 def chosen(names: list[str] | None, op: str) -> list[Contestant]:
