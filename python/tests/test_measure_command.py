@@ -37,7 +37,7 @@ QUICK = ["--op", "layer_norm", "--contestants", "2019,native,fusednorm"]
         (["report", "--profile", "/nowhere.json"], "--profile /nowhere.json: cannot be read"),
         (["report", "--output", "/nowhere/r.html"], "--output /nowhere/r.html: cannot be written"),
         (["bench", "--no-such-option"], "--no-such-option"),
-        (["bench", "forward:f32:8x8:colour=red"], "colour: expected one of op, stride"),
+        (["bench", "forward:f32:8x8:colour=red"], "colour: expected one of op, rounding"),
         (["bench", "forward:f32:8x8:offset=1"], "offset=1: this command takes no such problem"),
         (["bench", "forward:f32:8x8", "--dtype", "f32"], "a problem, or --shape and its like"),
         (["profile", "sideways:f32:8x8"], "sideways: expected one of forward, backward"),

@@ -8,7 +8,7 @@ from fusednorm.measure.text import duration, percent, table
 HEADER = ["block", "mode", "pass", "norms", "time", "+-", "norms' share", "x native"]
 MEANING = (
     "norms: none (identity, the residual adds stay), native (nn.LayerNorm, nn.RMSNorm), converted\n"
-    "(fusednorm.convert), fused add (converted, and norm(x, residual) does the add, too).\n"
+    "(fusednorm.convert), fused add (fusednorm's modules; norm(x, residual) does the add, too).\n"
     "time: median of interleaved rounds, +- half the distance of the quartiles.\n"
     "norms' share: 1 - (time without norms) / time. A share, or a gain, within +- is noise."
 )
@@ -25,7 +25,7 @@ def cells(result: Result) -> list[list[str]]:
         [
             *(row["block"], row["mode"], row["pass"], row["norms"]),
             *(duration(row["median_seconds"]), percent(row["spread"])),
-            "-" if row["norms"] == "none" else percent(row["norms_share"]),
+            "-" if row["norms"] == "none" else f"{row['norms_share'] * 100:.1f} %",
             f"{row['speedup']:.3f}x",
         ]
         for row in rows

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 import fusednorm
 from fusednorm.measure.blocks.modules import Block
 
-OURS = (fusednorm.LayerNorm, fusednorm.RMSNorm)
-
 
 class NotConverted(Exception):
     """Why a block is not what its variant says."""
@@ -37,12 +35,25 @@ def _native(block: Block) -> None:
 def _converted(block: Block) -> None:
     fusednorm.convert(block)
     for norm in (block.first_norm, block.second_norm):
-        if not isinstance(norm, OURS):
+        if type(norm) in (nn.LayerNorm, nn.RMSNorm):
             raise NotConverted(f"fusednorm.convert left {type(norm).__name__} alone")
 
 
+def _ours(native: nn.Module) -> nn.Module:
+    """Return a norm of this library with the parameters of a native one."""
+    assert isinstance(native, nn.LayerNorm | nn.RMSNorm)
+    norm: nn.Module
+    if isinstance(native, nn.LayerNorm):
+        norm = fusednorm.LayerNorm(native.normalized_shape, native.eps, device="meta")
+        norm.bias = native.bias
+    else:
+        norm = fusednorm.RMSNorm(native.normalized_shape, native.eps, device="meta")
+    norm.weight = native.weight
+    return norm
+
+
 def _fused_add(block: Block) -> None:
-    _converted(block)
+    block.first_norm, block.second_norm = _ours(block.first_norm), _ours(block.second_norm)
     block.fused_add = True
 
 
