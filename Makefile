@@ -1,5 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
 # The front door. `make demo` shows what fusion saves; `make test` runs every test. Both set up what they need on a
-# Debian or Ubuntu machine, and are quick the second time.
+# Debian or Ubuntu machine, say what they are at, and are quick the second time.
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
@@ -7,36 +8,48 @@ SHELL := /bin/bash
 
 PYTHON := .venv/bin/python
 STAMPS := build/stamps
+PIP := $(PYTHON) -m pip install --disable-pip-version-check
 # Two compilers at a time need about 3 GB; more cores than that help no one on a small machine.
 JOBS ?= $(shell nproc)
+# Which problems of the table the tests run: small, medium (to 2^18 elements) or large (all); docs/testing.md.
+SCALE ?= medium
+# Seconds of each fuzzer.
+FUZZ_SECONDS ?= 600
 # nvcc from the system, or from .venv where there is none.
 export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
-.PHONY: help demo test test-core test-sanitizers test-cuda test-gpu test-python test-python-cuda emulated-package
-.PHONY: format check-format clean
+.PHONY: help demo test test-full test-core test-sanitizers test-cuda test-gpu test-python test-python-cuda emulated-package
+.PHONY: test-fuzz fuzz docs docs-serve format check-format lint clean
 
 help:
-	@echo 'make demo   profile LayerNorm as it was in 2019, as torch has it now, and fused'
-	@echo 'make test   build and run every test'
-	@echo 'make test-gpu  the CUDA tests, compute-sanitizer and the benchmark on the GPU of this machine'
-	@echo 'make format lay out the sources; make check-format only looks'
+	@echo 'make demo       profile LayerNorm as it was in 2019, as torch has it now, and fused'
+	echo 'make test       build and run every test; make test-full: on every size of problem, with sanitizers'
+	echo 'make test-gpu   the CUDA tests, compute-sanitizer and the benchmark on the GPU of this machine'
+	echo 'make docs       the documentation as a site: build/site/index.html'
+	echo 'make fuzz       the fuzzers, ten minutes each; make test-fuzz: ten seconds each'
+	echo 'make format     lay out the sources; make check-format only looks; make lint: all other checks of the text'
 
 demo: $(STAMPS)/package
-	mkdir -p demo
+	@mkdir -p demo
+	echo '== Profile: contestants in turns, 16384 x 768 (about 1 min)'
 	$(PYTHON) -m fusednorm profile --plot demo --json demo/profile.json
 	$(PYTHON) -m fusednorm report --profile demo/profile.json --output demo/report.html
 	echo 'Pictures are in demo/, the page is demo/report.html.'
 
-test: test-core test-cuda test-python test-python-cuda
-	@echo 'All tests passed.'
+test: test-core test-cuda test-python test-python-cuda test-fuzz
+	@echo 'All tests passed. make test-full also runs the problems of more than 2^18 elements and the sanitizers.'
 
-test-core: $(STAMPS)/system
+test-full:
+	@$(MAKE) test SCALE=large
+	$(MAKE) test-sanitizers
+
+test-core: $(STAMPS)/system-test
 	tools/build dev
-	ctest --preset dev -j $(JOBS)
+	FUSEDNORM_TEST_SCALE=$(SCALE) ctest --preset dev -j $(JOBS)
 
 # Reads past an array, undefined behaviour and races: on the small problems, which reach every code path. Four minutes, apart
-# from `make test`, which is to stay under thirty.
-test-sanitizers: $(STAMPS)/system
+# from `make test`, which is to stay under twenty.
+test-sanitizers: $(STAMPS)/system-test
 	tools/build asan
 	FUSEDNORM_TEST_SCALE=small ctest --preset asan -j $(JOBS) -L core
 	tools/build tsan
@@ -44,56 +57,83 @@ test-sanitizers: $(STAMPS)/system
 
 # The PyTorch operators among it: they link the kernels compiled here, so that these are compiled once.
 WITH_TORCH := -DFUSEDNORM_TORCH=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON)
-test-cuda: $(STAMPS)/nvcc
+test-cuda: $(STAMPS)/nvcc $(STAMPS)/system-test
 	tools/build cuda $(WITH_TORCH)
-	ctest --preset cuda -j $(JOBS) -L 'cuda|emulator'
+	FUSEDNORM_TEST_SCALE=$(SCALE) ctest --preset cuda -j $(JOBS) -L 'cuda|emulator'
 
 # For the GPU's own architecture, machine code and PTX.
-test-gpu: $(STAMPS)/nvcc
+test-gpu: $(STAMPS)/nvcc $(STAMPS)/system-test
 	capability=$$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader --id=0) || { echo 'make test-gpu: no GPU here' >&2; exit 1; }
 	cmake --preset cuda -B build/gpu -DCMAKE_CUDA_ARCHITECTURES=$${capability/./} -DFUSEDNORM_EMULATOR_TESTS=OFF
 	cmake --build build/gpu -j $(JOBS)
 	tools/run-on-gpu build/gpu
 
-test-python: $(STAMPS)/package
-	$(PYTHON) -m ruff check python
+test-python: $(STAMPS)/package $(STAMPS)/venv-test $(STAMPS)/system-test
+	$(PYTHON) -m ruff check python examples tools
 	$(PYTHON) -m mypy
 	$(PYTHON) -m pytest -q python/tests
 
 # The CUDA operators of the package, with PyTorch on the emulated device.
-test-python-cuda: emulated-package
+test-python-cuda: emulated-package $(STAMPS)/venv-test
 	tools/with-emulated-cuda $(PYTHON) -m pytest -q -m cuda python/tests
 
-emulated-package: $(STAMPS)/nvcc
+emulated-package: $(STAMPS)/nvcc $(STAMPS)/system-test
 	tools/build cuda $(WITH_TORCH) fusednorm_torch fusednorm_emulator_driver
 	cmake --install build/cuda --component python --prefix build/cuda/python > /dev/null
 	cp -r python/fusednorm build/cuda/python/
 
+# libFuzzer comes with clang; without it tools/fuzz says so and is done.
+test-fuzz: $(STAMPS)/system-fuzz
+	tools/fuzz 10
+
+fuzz: $(STAMPS)/system-fuzz
+	tools/fuzz $(FUZZ_SECONDS)
+
+docs: $(STAMPS)/venv-docs
+	$(PYTHON) tools/build-docs build/site
+
+docs-serve: docs
+	$(PYTHON) -m http.server --directory build/site 8000
+
+# Set-up. Each stamp is a group of tools/install-system-packages or a file of requirements: the demo takes the first of each.
 $(STAMPS)/system: tools/install-system-packages
-	tools/install-system-packages
+	@tools/step system 'Debian packages to build with' 'seconds, or about 1 min the first time' tools/install-system-packages build
 	mkdir -p $(@D) && touch $@
 
+$(STAMPS)/system-%: tools/install-system-packages $(STAMPS)/system
+	@tools/step system-$* 'Debian packages: $*' 'seconds, or about 1 min the first time' tools/install-system-packages $*
+	touch $@
+
 $(STAMPS)/venv: $(STAMPS)/system tools/requirements.txt
-	[ -x $(PYTHON) ] || python3 -m venv .venv
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt
+	@[ -x $(PYTHON) ] || tools/step venv 'Python environment .venv' 'about 5 s' python3 -m venv .venv
+	tools/step packages 'PyTorch and what builds the package' 'about 1 min, mostly the download of torch' $(PIP) -r tools/requirements.txt
+	touch $@
+
+$(STAMPS)/venv-%: $(STAMPS)/venv tools/requirements-%.txt
+	@tools/step packages-$* 'Python packages: $*' 'about 20 s' $(PIP) -r tools/requirements-$*.txt
 	touch $@
 
 $(STAMPS)/nvcc: $(STAMPS)/venv tools/install-nvcc
-	tools/install-nvcc
+	@tools/step nvcc "NVIDIA's compiler, where there is none" 'seconds, or about 1 min the first time' tools/install-nvcc
 	touch $@
 
-# The package is installed again when any source of it changed.
+# The package is installed again when any source of it changed. pip is verbose so that the step can show Ninja's count.
 $(STAMPS)/package: $(STAMPS)/venv pyproject.toml $(shell git ls-files include src bindings python/fusednorm cmake CMakeLists.txt problems/shapes.csv)
-	FUSEDNORM_CUDA=$${FUSEDNORM_CUDA:-AUTO} $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
+	@FUSEDNORM_CUDA=$${FUSEDNORM_CUDA:-AUTO} tools/step package 'Compiling fusednorm against the installed torch' \
+	  'about 2 min on two cores, seconds with a warm ccache' $(PIP) -v --no-build-isolation --no-deps .
 	touch $@
 
 format:
 	git ls-files '*.h' '*.cc' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
-	$(PYTHON) -m ruff format python
+	$(PYTHON) -m ruff format python examples tools
 
-check-format: $(STAMPS)/venv
+check-format: $(STAMPS)/venv-test $(STAMPS)/system-test
 	git ls-files '*.h' '*.cc' '*.cpp' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror
-	$(PYTHON) -m ruff format --check python
+	$(PYTHON) -m ruff format --check python examples tools
+
+# Spelling, shell scripts, licence lines, workflows and clang-tidy's small set of checks.
+lint: $(STAMPS)/venv-test $(STAMPS)/system-lint
+	tools/lint
 
 clean:
 	rm -rf build demo

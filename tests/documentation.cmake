@@ -1,4 +1,4 @@
-# Every C++ example of README.md and docs/*.md that is marked
+# Every C++ example of README.md, docs/*.md and docs/*/*.md that is marked
 #
 #   <!-- test: compile-and-run -->
 #   ```cpp
@@ -8,13 +8,20 @@
 # becomes an executable and a CTest: it must compile against the library and exit with 0.
 set(marker "<!-- test: compile-and-run -->\n```cpp\n")
 string(LENGTH "${marker}" marker_length)
-file(GLOB documents CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/docs/*.md)
+file(GLOB documents CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/docs/*.md
+  ${PROJECT_SOURCE_DIR}/docs/*/*.md)
 set(examples 0)
 foreach(document ${documents})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${document})
   file(READ ${document} rest)
   get_filename_component(stem ${document} NAME_WE)
   string(TOLOWER ${stem} stem)
+  # docs/tutorials/cpp.md: tutorials_cpp
+  get_filename_component(folder ${document} DIRECTORY)
+  get_filename_component(folder ${folder} NAME)
+  if(NOT folder STREQUAL "docs" AND NOT stem STREQUAL "readme")
+    string(PREPEND stem "${folder}_")
+  endif()
   set(number 0)
   string(FIND "${rest}" "${marker}" begin)
   while(NOT begin EQUAL -1)

@@ -1,6 +1,7 @@
 // Reads the fat binary that nvcc embeds: which PTX texts it holds, and why one cannot be used.
 #include "fatbin.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -25,7 +26,9 @@ int target_of(std::string_view ptx, char& suffix) {
   if (sm == std::string_view::npos) return 0;
   int value = 0;
   size_t k = sm + 3;
-  for (; k < ptx.size() && ptx[k] >= '0' && ptx[k] <= '9'; ++k) value = value * 10 + (ptx[k] - '0');
+  // More than four digits are no architecture; they must not overflow.
+  for (; k < ptx.size() && ptx[k] >= '0' && ptx[k] <= '9'; ++k)
+    value = std::min(value * 10 + (ptx[k] - '0'), 99999);
   if (k < ptx.size() && (ptx[k] == 'a' || ptx[k] == 'f')) suffix = ptx[k];
   return value;
 }
@@ -55,11 +58,13 @@ Fatbin read_fatbin(const void* wrapper) {
   const uint64_t size = read<uint64_t>(data + 8);
   const uint8_t* at = data + read<uint16_t>(data + 6);
   const uint8_t* const end = at + size;
-  while (at + 64 <= end) {
+  while (end - at >= 64) {
     const uint16_t kind = read<uint16_t>(at);
     const uint32_t header = read<uint32_t>(at + 4);
     const uint64_t payload = read<uint64_t>(at + 8);
-    if (header < 64 || at + header + payload > end) {
+    // Room left, not addresses, is compared: a sum of addresses could wrap.
+    const uint64_t room = static_cast<uint64_t>(end - at);
+    if (header < 64 || header > room || payload > room - header) {
       out.error = "malformed fat binary: an entry reaches past its end";
       return out;
     }

@@ -5,3 +5,4 @@
 #include "fusednorm/dtype.h"
 #include "fusednorm/problem.h"
 #include "fusednorm/status.h"
+#include "fusednorm/version.h"

@@ -17,6 +17,7 @@ from fusednorm._load import load_operators
 load_operators()
 
 from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
+from fusednorm._build import VERSION as __version__  # noqa: E402
 from fusednorm.conversion import Explanation, convert, explain, revert  # noqa: E402
 from fusednorm.functional import (  # noqa: E402
     add_layer_norm,
@@ -28,7 +29,6 @@ from fusednorm.functional import (  # noqa: E402
 )
 from fusednorm.module import LayerNorm, RMSNorm  # noqa: E402
 
-__version__ = "0.1.0"
 __all__ = [
     "Explanation",
     "LayerNorm",

@@ -141,7 +141,7 @@ def test_profile_shows_both_norms_unless_an_operation_is_named(capsys, tmp_path)
     names = ["--contestants", "native,apex,fusednorm", "--forward-only"]
     assert main(["profile", *SMALL, *names, *files, "--plot", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "\nLayerNorm and RMSNorm 64 x 48 f32\n" in out
+    assert "\nLayerNorm, RMSNorm 64 x 48 f32\n" in out
     assert "\nlayer_norm  forward  fusednorm " in out
     assert "\nrms_norm    forward  native " in out
     assert out.count("apex: not timed, has no cpu kernel\n") == 1

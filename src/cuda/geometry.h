@@ -69,7 +69,7 @@ FUSEDNORM_HOST_DEVICE constexpr bool stretches(std::int64_t cols, std::int64_t w
   const int arrays = lane_registers == forward_lane_registers ? 2 : 1;
   const int compute_bytes = element == 8 ? 8 : 4;
   return (over <= layer / 2 || over == layer) &&
-         warps * warp_lanes * (widest + vector) * compute_bytes * arrays <= most_kept_bytes;
+         warps <= most_kept_bytes / (warp_lanes * (widest + vector) * compute_bytes * arrays);
 }
 
 /// `element` is the size of an element of x in bytes; `lane_registers` is one of the two figures

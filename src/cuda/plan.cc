@@ -10,6 +10,9 @@ namespace {
 /// The oldest architecture that the kernels are compiled for.
 constexpr int least_compute_capability = 75;
 
+/// What a block gets on any device without asking for more; the smallest blocks of kernels fit it.
+constexpr std::int64_t least_shared_bytes = 48 << 10;
+
 Status check(const Device& device) {
   if (device.compute_capability < least_compute_capability) {
     return Status::unsupported(
@@ -20,6 +23,11 @@ Status check(const Device& device) {
     return Status::invalid_argument(
         "device.multiprocessors = " + std::to_string(device.multiprocessors) +
         ": expected one or more");
+  }
+  if (device.shared_bytes_per_block < least_shared_bytes) {
+    return Status::invalid_argument(
+        "device.shared_bytes_per_block = " + std::to_string(device.shared_bytes_per_block) +
+        ": expected " + std::to_string(least_shared_bytes) + " or more");
   }
   return {};
 }

@@ -104,7 +104,8 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     return launch;
   }
   const int cluster = blocks_per_row(p.rows, g.segments, device);
-  const auto warps = static_cast<int>(divide_up(g.segments, std::max(1, cluster)));
+  // 0: no block holds the row, which may have more warps' worth of columns than an int counts.
+  const int warps = cluster > 0 ? static_cast<int>(divide_up(g.segments, cluster)) : 0;
   // Whether rows are aligned is not known before run(): room for the worse case.
   const std::size_t wide_shared = forward_wide_shared(p, warps * warp_lanes, false);
   if (cluster > 0 && fits(wide_shared, device)) {
@@ -151,7 +152,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
   const int cluster = backward_blocks_per_row(p.rows, g.segments, device);
-  const auto row_threads = static_cast<int>(g.segments) * warp_lanes;
+  const int row_threads = cluster == 1 ? static_cast<int>(g.segments) * warp_lanes : 0;
   // Whether rows are aligned is not known before run(): the worse case must fit.
   const auto shared_of = [&](int groups) {
     return backward_shared(p, groups * row_threads, groups, false);

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fusednorm.measure import plots, store
+from fusednorm.measure import evidence, plots, store
 from fusednorm.measure.operations import OPERATIONS
 from fusednorm.measure.profile import Profile
 from fusednorm.measure.summary import WORDS, copies, heading, summary_cells
@@ -110,6 +110,21 @@ def _bench(document: dict[str, Any]) -> str:
     return f"<details><summary>{len(cells)} measurements</summary>{table}</details>"
 
 
+def _how_we_know() -> str:
+    claims = [[claim.name, claim.meaning, ", ".join(claim.tests)] for claim in evidence.CLAIMS]
+    return "\n".join(
+        [
+            '<h2 id="how-we-know">How we know</h2>',
+            "<p>What is promised, and the tests that would fail without it.</p>",
+            _table(["guarantee", "meaning", "held by"], claims, words=3),
+            "<h3>What has run, and where</h3>",
+            _table(["what", "where", "how far"], evidence.HAS_RUN, words=3),
+            "<h3>What has not</h3>",
+            _table(["what", "why"], evidence.HAS_NOT_RUN, words=2),
+        ]
+    )
+
+
 def _facts(facts: dict[str, str]) -> str:
     return _table(["", ""], [[key, value] for key, value in facts.items()], words=2)
 
@@ -130,6 +145,7 @@ def render(profile: dict[str, Any], sweeps: list[dict[str, Any]]) -> str:
         _profile(profile) if profile["rows"] else "<p>Nothing was timed.</p>",
         "<h2>Sweep</h2>",
         *(bench_parts or ["<p>None was given: <code>report --bench FILE</code> adds one.</p>"]),
+        _how_we_know(),
         "<h2>Environment</h2>",
         _facts(profile["environment"]),
         "<h2>How to reproduce</h2>",

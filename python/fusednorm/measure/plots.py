@@ -51,9 +51,8 @@ def draw_profile(document: dict[str, Any], directory: str) -> list[str]:
     for axes, (op, which), bars in zip(stacked, panels, mine, strict=True):
         _bars(axes, document, bars, f"{OPERATIONS[op].title} {which}")
     case = document["case"]
-    titles = " and ".join(OPERATIONS[op].title for op in document["ops"])
     drawing.suptitle(
-        f"{titles}, {case['rows']} x {case['cols']} {case['dtype']} on {case['device']}: "
+        f"{case['rows']} x {case['cols']} {case['dtype']} on {case['device']}: "
         "from many operators to one",
         fontsize=11,
     )

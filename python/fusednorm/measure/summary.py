@@ -52,7 +52,7 @@ def copies(result: Profile) -> list[str]:
 
 def heading(result: Profile) -> str:
     """Name the operations and their shape."""
-    titles = " and ".join(OPERATIONS[op].title for op in result.ops)
+    titles = ", ".join(OPERATIONS[op].title for op in result.ops)
     case = result.case
     return f"{titles} {case['rows']} x {case['cols']} {case['dtype']}"
 
