@@ -35,7 +35,7 @@ Status check_number(const char* name, double value, bool negative_too) {
 }
 
 /// What cannot be asked for unless something else is there.
-Status check_implies(const char* name, bool value, bool holds, const std::string& reason) {
+Status check_implies(const char* name, bool value, bool holds, const char* reason) {
   if (holds) return {};
   return Status::invalid_argument(std::string(name) + " = " + (value ? "true" : "false") +
                                   ": expected " + (value ? "false" : "true") + ", " + reason);
@@ -127,7 +127,7 @@ template <typename Problem>
 Status check_outer_stride(const Problem& p, const Strides& strides) {
   const std::int64_t outer_rows = p.inner_rows == 0 ? 1 : p.rows / p.inner_rows;
   if (outer_rows <= 1 || p.cols == 0 || strides.outer == packed) return {};
-  const std::string name = std::string(strides.array) + "_outer_stride";
+  const auto name = [&] { return std::string(strides.array) + "_outer_stride"; };
   const std::int64_t row = resolved_stride(strides.row, p.cols);
   const std::int64_t limit = most_elements(strides.dtype);
   if (!product_within(p.inner_rows, row, limit / 2)) {
@@ -136,14 +136,14 @@ Status check_outer_stride(const Problem& p, const Strides& strides) {
                      p.cols);
   }
   if (strides.outer > 0 && !product_within(outer_rows, strides.outer, limit / 2)) {
-    return too_large(quantity("rows / inner_rows", outer_rows), quantity(name, strides.outer),
+    return too_large(quantity("rows / inner_rows", outer_rows), quantity(name(), strides.outer),
                      strides.dtype, p.cols);
   }
   const std::int64_t inner_extent = (p.inner_rows - 1) * row + p.cols;
   if (strides.outer >= inner_extent) return {};
   if (strides.outer >= p.cols && row >= (outer_rows - 1) * strides.outer + p.cols) return {};
   return Status::invalid_argument(
-      quantity(name, strides.outer) + ": expected at least " + std::to_string(inner_extent) +
+      quantity(name(), strides.outer) + ": expected at least " + std::to_string(inner_extent) +
       ", the extent of " + quantity("inner_rows", p.inner_rows) + " rows, or at least " +
       quantity("cols", p.cols) + " with " +
       quantity(std::string(strides.array) + "_row_stride", row) + " beyond the extent of " +
@@ -152,16 +152,16 @@ Status check_outer_stride(const Problem& p, const Strides& strides) {
 
 template <typename Problem>
 Status check_strides(const Problem& p, const Strides& strides) {
-  const std::string name = std::string(strides.array) + "_row_stride";
+  const auto name = [&] { return std::string(strides.array) + "_row_stride"; };
   const std::int64_t row = resolved_stride(strides.row, p.cols);
   if (row < p.cols) {
-    return Status::invalid_argument(quantity(name, strides.row) + ": expected at least " +
+    return Status::invalid_argument(quantity(name(), strides.row) + ": expected at least " +
                                     quantity("cols", p.cols) + ", or 0 for packed rows");
   }
   const bool two_levels = p.inner_rows > 0 && strides.outer != packed;
   if (!product_within(two_levels ? p.inner_rows : p.rows, row, most_elements(strides.dtype))) {
-    return too_large(quantity("rows", p.rows), quantity(strides.row == packed ? "cols" : name, row),
-                     strides.dtype, p.cols);
+    return too_large(quantity("rows", p.rows),
+                     quantity(strides.row == packed ? "cols" : name(), row), strides.dtype, p.cols);
   }
   return check_outer_stride(p, strides);
 }
@@ -229,14 +229,11 @@ Status validate(const BackwardProblem& p) {
       !s) {
     return s;
   }
-  const std::string one_array = "for dx serves both unless residual_dtype (" +
-                                std::string(p.has_residual ? name_of(p.residual_dtype) : "none") +
-                                ") differs from " + named("x_dtype", p.x_dtype);
-  if (auto s = check_implies("want_dresidual", true,
-                             !p.want_dresidual || (p.has_residual && p.residual_dtype != p.x_dtype),
-                             one_array);
-      !s) {
-    return s;
+  if (p.want_dresidual && !(p.has_residual && p.residual_dtype != p.x_dtype)) {
+    const std::string reason = "for dx serves both unless residual_dtype (" +
+                               std::string(p.has_residual ? name_of(p.residual_dtype) : "none") +
+                               ") differs from " + named("x_dtype", p.x_dtype);
+    return check_implies("want_dresidual", true, false, reason.c_str());
   }
   const DType source = p.source == Source::x ? row_dtype(p) : p.y_dtype;
   const Strides arrays[] = {

@@ -95,27 +95,22 @@ TEST(Allocation, NoneInPlanAndRun) {
     for (const cpu::Device& device : {make_device(set, 1), small_cache_device(set, 8)}) {
       for (const char* text :
            {"forward:f32:64x64", "forward:bf16/f32:9x20001", "backward:f32:64x64",
-            "backward:bf16/f32:300x8", "backward:f16:3x20001", "backward_from_y:f64:20x99"}) {
+            "backward:bf16/f32:300x8", "backward:f16:3x20001", "backward_from_y:f64:20x99",
+            "forward:bf16:99x64:residual=f32:rounding=via_x:groups=3",
+            "forward:f32/bf16/bf16:2x20001:residual=f32:gamma_offset=1",
+            "backward:bf16:300x64:residual=f32:groups=3:gamma_offset=1:inner=3:outer=200",
+            "backward:f32/bf16/bf16:2x20001:residual=f32",
+            "backward_from_y:bf16/f32:90x64:residual=bf16:groups=90"}) {
         const Problem problem = parse(text);
         Layout layout(problem, make_operands(problem));
         Memory& memory = layout.memory;
         const ForwardProblem forward = forward_problem(problem);
         const BackwardProblem backward = backward_problem(problem);
         std::vector<std::byte> workspace(1 << 22);
-        BackwardBuffers buffers;
-        buffers.dy = memory.at(layout.backward.dy);
-        (problem.from_y() ? buffers.y : buffers.x) = memory.at(layout.backward.source);
-        buffers.gamma = memory.at(layout.backward.gamma);
-        buffers.beta = memory.at(layout.backward.beta);
-        buffers.mean = memory.at(layout.backward.mean);
-        buffers.rstd = memory.at(layout.backward.rstd);
-        buffers.dx = memory.at(layout.backward.dx);
-        buffers.dgamma = memory.at(layout.backward.dgamma);
-        buffers.dbeta = memory.at(layout.backward.dbeta);
-        const ForwardBuffers forward_buffers{
-            memory.at(layout.forward.x),    memory.at(layout.forward.gamma),
-            memory.at(layout.forward.beta), memory.at(layout.forward.y),
-            memory.at(layout.forward.mean), memory.at(layout.forward.rstd)};
+        const auto at = [&](Place place) { return memory.at(place); };
+        const BackwardBuffers buffers =
+            buffers_of(layout.backward, problem.from_y() ? Source::y : Source::x, at);
+        const ForwardBuffers forward_buffers = buffers_of(layout.forward, at);
         bool ok = false;
         allocations = 0;
         counting = true;

@@ -34,11 +34,6 @@ Status CpuBackend::run_guarded(const Plan& plan, const Buffers& buffers, Memory&
   return status;
 }
 
-std::string CpuBackend::leaves_out(const Problem& problem) const {
-  return lacks(problem, {"beta of rms_norm", "rounding", "gamma_offset", "residual", "groups",
-                         "inner", "16-bit parameters of f32 x"});
-}
-
 Status CpuBackend::forward(const ForwardProblem& problem, const ForwardPlaces& places,
                            Memory& memory) {
   const auto plan = cpu::plan(problem, device_);

@@ -16,7 +16,6 @@ class CpuBackend : public Backend {
   CpuBackend(cpu::Device device, Threads threads) : device_(device), threads_(threads) {}
 
   std::string name() const override;
-  std::string leaves_out(const Problem& problem) const override;
   Status forward(const ForwardProblem& problem, const ForwardPlaces& places,
                  Memory& memory) override;
   Status backward(const BackwardProblem& problem, const BackwardPlaces& places,

@@ -32,7 +32,19 @@ const char* const kProblems[] = {
     // A last segment of one column, on a single thread after whole lines of the row.
     "forward:f32:2x262145", "backward:bf16:2x262145", "forward:f64:3x63489",
     // One of three: sums of a row that is taken whole end as those of its parts do.
-    "backward:f32:2x262147", "backward:f64:3x63491"};
+    "backward:f32:2x262147", "backward:f64:3x63491",
+    // Runs of rows: taken in turns with those of other groups or inner rows, by group in one block
+    // and in several, and a group a row.
+    "backward:bf16/f32:3000x64:groups=7x3:op=rms_norm", "backward:f32:1500x17:inner=3:outer=60",
+    "backward:f32:2000x33:groups=2x100", "backward:bf16:700x40:residual=f32:groups=700",
+    "backward_from_y:f32:900x31:groups=5:gamma_offset=1:residual=f32",
+    "forward:bf16/f32:900x64:groups=5:gamma_offset=1:inner=3:outer=200",
+    // Rows between two passes, taken whole and shared by threads.
+    "forward:bf16:33x1000:residual=bf16:rounding=via_x", "forward:f16:129x99:residual=f32",
+    "forward:f32/f16/f16:3x70001:rounding=via_param:residual=f32",
+    "backward:bf16:257x96:residual=f32", "backward:f32/bf16/bf16:9x20000:residual=f32",
+    "backward_from_y:f16:5x70001:residual=f32",
+    "backward:bf16/f32:4x70001:inner=2:outer=150000:residual=bf16"};
 
 /// The problems that the scale of this run admits.
 std::vector<Problem> problems() {
@@ -197,6 +209,7 @@ TEST(BatchInvariant, TheMachinesTakeEverySchedule) {
       for (std::int64_t rows : {parse(text).rows, std::int64_t{1}}) {
         Problem problem = parse(text);
         problem.rows = rows;
+        if (rows == 1) problem.inner_rows = 0;
         if (problem.is_forward()) {
           const auto plan = cpu::plan(forward_problem(problem), backend.device());
           ASSERT_TRUE(plan) << plan.status().message();

@@ -56,6 +56,19 @@ std::vector<uint16_t> stored(const float* values) {
   return codes;
 }
 
+/// A step of `values`, rounded to T and back in the compute type.
+template <class L, typename T>
+std::vector<float> narrowed_step(const float* values) {
+  std::vector<float> out(L::step());
+  L::each_part([&](auto k) HWY_ATTR {
+    float lanes[hn::MaxLanes(D())];
+    for (size_t lane = 0; lane < hn::Lanes(D()); ++lane) lanes[lane] = values[lane * L::parts + k];
+    hn::StoreU(L::narrowed(hn::LoadU(D(), lanes), dtype_of<T>), D(), lanes);
+    for (size_t lane = 0; lane < hn::Lanes(D()); ++lane) out[lane * L::parts + k] = lanes[lane];
+  });
+  return out;
+}
+
 template <class L, typename T>
 void check_every_code() {
   const size_t step = L::step();
@@ -92,8 +105,12 @@ void check_rounding() {
   values.resize(values.size() / L::step() * L::step() + L::step());
   for (size_t i = 0; i < values.size(); i += L::step()) {
     const auto codes = stored<L, T>(&values[i]);
-    for (size_t j = 0; j < L::step(); ++j)
-      ASSERT_EQ(codes[j], reference::encode(values[i + j], format)) << values[i + j];
+    const auto narrow = narrowed_step<L, T>(&values[i]);
+    for (size_t j = 0; j < L::step(); ++j) {
+      const uint16_t expected = reference::encode(values[i + j], format);
+      ASSERT_EQ(codes[j], expected) << values[i + j];
+      ASSERT_EQ(narrow[j], reference::decode(expected, format)) << values[i + j];
+    }
   }
 }
 
@@ -202,18 +219,18 @@ void check_expand(int64_t count) {
       given[i].bits = reference::encode(value, format_of<T>());
   }
   std::vector<float> to(static_cast<size_t>(policy::room(count)));
-  expand<L, T>(given.data(), 1, count, to.data());
+  expand<L, T>(given.data(), 0.25, 1, count, to.data());
   const auto all = L::columns(static_cast<const float*>(to.data()), count);
   for (int64_t column = 0; column < count; ++column) {
     const auto at = all.at(column);
-    ASSERT_EQ(*L::address(at, 0, Part<0>()), static_cast<float>(column % 97));
+    ASSERT_EQ(*L::address(at, 0, Part<0>()), static_cast<float>(column % 97) + 0.25f);
     if constexpr (in_pairs<L>) {
       if (column + 1 < count) {
-        ASSERT_EQ(*L::address(at, 0, Part<1>()), static_cast<float>((column + 1) % 97));
+        ASSERT_EQ(*L::address(at, 0, Part<1>()), static_cast<float>((column + 1) % 97) + 0.25f);
       }
     }
   }
-  expand<L, T>(nullptr, 0.5, count, to.data());
+  expand<L, T>(nullptr, 0.25, 0.5, count, to.data());
   for (int64_t column = 0; column < count; ++column)
     ASSERT_EQ(*L::address(L::columns(to.data(), count).at(column), 0, Part<0>()), 0.5f);
 }

@@ -180,7 +180,10 @@ void check_arguments(const ForwardArguments& arguments, const Array& shape) {
   TORCH_CHECK(dtype == input_dtype || dtype == parameter_type(arguments), op,
               ": dtype must be that of input, ", input_dtype,
               ", or of weight and bias (Float where they are left out), but it is ", dtype);
-  TORCH_CHECK(!arguments.in_place || dtype == input_dtype, op, "_: rounding=\"",
+  if (!arguments.in_place) return;
+  TORCH_CHECK(!input.is_same(*arguments.residual), op,
+              "_: input and residual must be two tensors, but they are one: both are written to");
+  TORCH_CHECK(dtype == input_dtype, op, "_: rounding=\"",
               name_of(arguments.rounding), "\" gives an output of dtype ", dtype,
               ", which cannot replace input of dtype ", input_dtype, ": use ", op);
 }

@@ -130,7 +130,8 @@ ForwardResults run_forward(const ForwardArguments& arguments) {
     problem.sum_row_stride = residual.row_stride();
     problem.sum_outer_stride = residual.outer_stride();
   }
-  Backend::run(problem, buffers, input);
+  // No heads: nothing has elements.
+  if (problem.param_groups > 0) Backend::run(problem, buffers, input);
   if (arguments.in_place) {
     x.write_back(input);
     residual.write_back(*arguments.residual);
@@ -172,7 +173,7 @@ BackwardResults run_backward(const BackwardArguments& arguments) {
   problem.source_outer_stride = values.outer_stride();
 
   auto results = allocate(arguments, saved.sizes(), empty_on<Backend>(saved));
-  if (!arguments.mask.any()) return results;
+  if (!arguments.mask.any() || problem.param_groups == 0) return results;
 
   BackwardBuffers buffers;
   buffers.dy = dy.data();

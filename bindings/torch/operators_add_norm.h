@@ -33,7 +33,7 @@ struct AddRmsNormForward {
   static constexpr auto name = "add_rms_norm_forward";
   static constexpr auto schema =
       "(Tensor input, Tensor residual, SymInt[] normalized_shape, Tensor? weight=None, "
-      "float? eps=None, *, Tensor? bias=None, float offset=0., str rounding=\"once\") "
+      "float? eps=None, Tensor? bias=None, *, float offset=0., str rounding=\"once\") "
       "-> (Tensor, Tensor, Tensor)";
   static constexpr std::tuple arguments{
       &F::input, &F::residual,       &F::normalized_shape, optional(&F::weight),
@@ -51,7 +51,7 @@ struct AddRmsNorm {
   static constexpr auto name = "add_rms_norm";
   static constexpr auto schema =
       "(Tensor input, Tensor residual, SymInt[] normalized_shape, Tensor? weight=None, "
-      "float? eps=None, *, Tensor? bias=None, float offset=0., str rounding=\"once\") "
+      "float? eps=None, Tensor? bias=None, *, float offset=0., str rounding=\"once\") "
       "-> (Tensor, Tensor)";
   static constexpr auto arguments = AddRmsNormForward::arguments;
   static constexpr auto results = output_and_sum;
@@ -64,7 +64,7 @@ struct AddRmsNormInPlace {
   static constexpr auto name = "add_rms_norm_";
   static constexpr auto schema =
       "(Tensor(a!) input, Tensor(b!) residual, SymInt[] normalized_shape, Tensor? weight=None, "
-      "float? eps=None, *, Tensor? bias=None, float offset=0., str rounding=\"once\") -> ()";
+      "float? eps=None, Tensor? bias=None, *, float offset=0., str rounding=\"once\") -> ()";
   static constexpr auto arguments = AddRmsNormForward::arguments;
   static constexpr std::tuple<> results{};
   static F constants() {

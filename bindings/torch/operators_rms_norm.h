@@ -21,8 +21,8 @@ struct RmsNormBackward {
 struct RmsNormForward {
   static constexpr auto name = "rms_norm_forward";
   static constexpr auto schema =
-      "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None, *, "
-      "Tensor? bias=None, float offset=0., str rounding=\"once\", ScalarType? dtype=None) "
+      "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None, "
+      "Tensor? bias=None, *, float offset=0., str rounding=\"once\", ScalarType? dtype=None) "
       "-> (Tensor, Tensor)";
   static constexpr std::tuple arguments{
       &F::input,          &F::normalized_shape, optional(&F::weight), &F::eps,
@@ -39,8 +39,8 @@ struct RmsNormForward {
 struct RmsNorm {
   static constexpr auto name = "rms_norm";
   static constexpr auto schema =
-      "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None, *, "
-      "Tensor? bias=None, float offset=0., str rounding=\"once\", ScalarType? dtype=None) "
+      "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None, "
+      "Tensor? bias=None, *, float offset=0., str rounding=\"once\", ScalarType? dtype=None) "
       "-> Tensor";
   static constexpr auto arguments = RmsNormForward::arguments;
   static constexpr std::tuple results{&ForwardResults::output};

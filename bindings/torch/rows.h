@@ -36,6 +36,16 @@ struct RowLayout {
   int64_t outer_stride = 0;
 };
 
+/// Whether rows of two levels share elements: they do not where the rows of a group end before the
+/// next group, or each group lies between two rows of the others.
+inline bool overlap(const RowLayout& layout, const Extent& extent) {
+  const auto groups = extent.rows / layout.inner_rows;
+  const auto inner_extent = (layout.inner_rows - 1) * layout.row_stride + extent.cols;
+  const auto outer_extent = (groups - 1) * layout.outer_stride + extent.cols;
+  return layout.outer_stride < inner_extent &&
+         (layout.outer_stride < extent.cols || layout.row_stride < outer_extent);
+}
+
 /// The layout of a tensor's rows, or nothing if they are not contiguous, overlap, or have more than
 /// two strides. Dimensions of size one are skipped: their stride is never used.
 inline std::optional<RowLayout> layout_of(const Tensor& tensor, size_t inner_dims,
@@ -61,14 +71,14 @@ inline std::optional<RowLayout> layout_of(const Tensor& tensor, size_t inner_dim
       if (stride < extent.cols) return std::nullopt;
       layout.row_stride = stride;
     } else if (stride != distance) {
-      const auto span = (rows - 1) * layout.row_stride + extent.cols;
-      if (layout.inner_rows != 0 || stride < span) return std::nullopt;
+      if (layout.inner_rows != 0) return std::nullopt;
       layout.inner_rows = rows;
       layout.outer_stride = stride;
     }
     rows *= sizes[i];
     distance = stride * sizes[i];
   }
+  if (layout.inner_rows != 0 && overlap(layout, extent)) return std::nullopt;
   return layout;
 }
 

@@ -16,8 +16,9 @@ from fusednorm._load import load_operators
 
 load_operators()
 
-from fusednorm import _vmap as _vmap  # noqa: E402  (the operators must exist first)
-from fusednorm._build import VERSION as __version__  # noqa: E402
+from fusednorm import _build  # noqa: E402
+from fusednorm import _decompositions as _decompositions  # noqa: E402  (the operators come first)
+from fusednorm import _vmap as _vmap  # noqa: E402
 from fusednorm.conversion import Explanation, convert, explain, revert  # noqa: E402
 from fusednorm.functional import (  # noqa: E402
     add_layer_norm,
@@ -29,6 +30,7 @@ from fusednorm.functional import (  # noqa: E402
 )
 from fusednorm.module import LayerNorm, RMSNorm  # noqa: E402
 
+__version__ = _build.VERSION
 __all__ = [
     "Explanation",
     "LayerNorm",

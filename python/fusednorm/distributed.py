@@ -2,7 +2,9 @@
 """Sharding rules for DTensor: importing this module registers them with PyTorch.
 
 Leading dimensions of the input may be sharded (data and sequence parallelism); the parameters are
-replicated and their gradients come out as partial sums. Normalised dimensions are never sharded.
+replicated and their gradients come out as partial sums. Where every head has its own parameters
+(weight ``[H, D]`` for input ``[..., H, D]``) the heads may be sharded, and the parameters and their
+gradients with them. Normalised dimensions are never sharded.
 
 >>> import fusednorm.distributed  # then use DTensors with fusednorm as with any operator
 """
@@ -14,44 +16,48 @@ from torch._ops import OpOverload
 from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 
-from fusednorm._operators import BACKWARD, FORWARD, bind
+from fusednorm._operators import BACKWARD, FORWARD, IN_PLACE, bind, saved_name
 
 Strategies = list[tuple[list[Any], list[Any]]]
 
-# Tensors with rows are sharded alike; every other tensor is replicated.
-_ROWS = ("grad_out", "input", "output", "mean", "rstd")
+# Tensors with rows are sharded alike.
+_ROWS = ("grad_out", "grad_sum", "input", "residual", "sum", "output", "mean", "rstd")
 _PARAMETERS = ("weight", "bias")
 
 
 def _strategies(operator: OpOverload) -> Callable[..., Strategies]:
     """Return the rule: each strategy is the placements of the results and of the arguments."""
 
-    def strategies(*values: Any) -> Strategies:
-        arguments = bind(operator, values)
+    def strategies(*values: Any, **named: Any) -> Strategies:
+        arguments = bind(operator, values, **named)
+        given = [*list(arguments)[: len(values)], *named]
+        saved = arguments[saved_name(arguments)]
+        leading = len(saved.shape) - len(arguments["normalized_shape"])
+        parameters = [arguments[name] for name in _PARAMETERS if arguments[name] is not None]
+        # The first dimension that the parameters have too: a head.
+        heads = len(saved.shape) - len(parameters[0].shape) if parameters else leading
 
-        def place(name: str, rows: Any) -> Any:
-            if arguments[name] is None:
-                return None
-            return rows if name in _ROWS else Replicate() if name in _PARAMETERS else None
-
-        def strategy(rows: Any, total: Any) -> tuple[list[Any], list[Any]]:
-            inputs = [place(name, rows) for name in list(arguments)[: len(values)]]
+        def strategy(rows: Any, parameter: Any, total: Any) -> tuple[list[Any], list[Any]]:
+            placements = dict.fromkeys(_ROWS, rows) | dict.fromkeys(_PARAMETERS, parameter)
+            inputs = [None if arguments[name] is None else placements.get(name) for name in given]
             if "output_mask" not in arguments:
                 return [rows] * len(operator._schema.returns), inputs
             wanted = arguments["output_mask"]
-            outputs = [
-                place if want else None
-                for want, place in zip(wanted, (rows, total, total), strict=True)
-            ]
-            return outputs, inputs
+            gradients = [*[rows] * (len(wanted) - 2), total, total]
+            return [
+                gradient if want else None for want, gradient in zip(wanted, gradients, strict=True)
+            ], inputs
 
-        source = arguments["input" if "input" in arguments else "output"]
-        leading = len(source.shape) - len(arguments["normalized_shape"])
-        shards = [strategy(Shard(dim), Partial()) for dim in range(leading)]
-        return [strategy(Replicate(), Replicate()), *shards]
+        shards = [
+            strategy(Shard(dim), Replicate(), Partial())
+            if dim < heads
+            else strategy(Shard(dim), Shard(dim - heads), Shard(dim - heads))
+            for dim in range(leading)
+        ]
+        return [strategy(Replicate(), Replicate(), Replicate()), *shards]
 
     return strategies
 
 
-for _operator in (*FORWARD, *BACKWARD):
+for _operator in (*FORWARD, *IN_PLACE, *BACKWARD):
     register_sharding(_operator)(_strategies(_operator))

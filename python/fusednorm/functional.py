@@ -19,34 +19,28 @@ _add_layer_norm = _ops.add_layer_norm
 _add_layer_norm_ = _ops.add_layer_norm_
 
 
-def _check_types(
-    function: str,
-    tensors: dict[str, Any],
-    optional: dict[str, Any],
-    normalized_shape: Any,
-    eps: Any,
-    rounding: Any = "once",
-    offset: Any = 0.0,
-) -> None:
+def _check_types(function: str, arguments: dict[str, Any]) -> None:
     """Raise the TypeError that native raises, where the dispatcher has only a RuntimeError."""
 
     def refuse(name: str, wanted: str, found: str) -> None:
         raise TypeError(f"{function}(): argument '{name}' must be {wanted}, {found}")
 
-    for name, value in (tensors | optional).items():
-        if not isinstance(value, Tensor) and not (name in optional and value is None):
-            refuse(name, "a Tensor", f"not {type(value).__name__}")
-    if not isinstance(normalized_shape, list | tuple):
-        refuse("normalized_shape", "a tuple of ints", f"not {type(normalized_shape).__name__}")
-    for size in normalized_shape:
+    may_be_none = ("weight", "bias", "eps", "dtype")
+    kinds: dict[str, tuple[Any, str]] = {
+        **dict.fromkeys(("input", "residual", "weight", "bias"), (Tensor, "a Tensor")),
+        "normalized_shape": (list | tuple, "a tuple of ints"),
+        **dict.fromkeys(("eps", "offset"), (int | float | torch.SymFloat, "a float")),
+        "rounding": (str, "a str"),
+        "dtype": (torch.dtype, "a torch.dtype"),
+    }
+    for name, value in arguments.items():
+        kind, wanted = kinds[name]
+        if not isinstance(value, kind) and not (value is None and name in may_be_none):
+            refuse(name, wanted, f"not {type(value).__name__}")
+    for size in arguments["normalized_shape"]:
         if not isinstance(size, int | torch.SymInt):
             found = f"but holds {size!r} of type {type(size).__name__}"
             refuse("normalized_shape", "a tuple of ints", found)
-    for name, number in (("eps", eps), ("offset", offset)):
-        if not isinstance(number, int | float | torch.SymFloat):
-            refuse(name, "a float", f"not {type(number).__name__}")
-    if not isinstance(rounding, str):
-        refuse("rounding", "a str", f"not {type(rounding).__name__}")
 
 
 def layer_norm(
@@ -86,10 +80,7 @@ def layer_norm(
             dtype=dtype,
         )
     except RuntimeError:
-        parameters = {"weight": weight, "bias": bias}
-        _check_types(
-            "layer_norm", {"input": input}, parameters, normalized_shape, eps, rounding, offset
-        )
+        _check_types("layer_norm", locals())
         raise
 
 
@@ -128,17 +119,13 @@ def rms_norm(
             normalized_shape,
             weight,
             eps,
-            bias=bias,
+            bias,
             offset=offset,
             rounding=rounding,
             dtype=dtype,
         )
     except RuntimeError:
-        parameters = {"weight": weight, "bias": bias}
-        number = 0.0 if eps is None else eps
-        _check_types(
-            "rms_norm", {"input": input}, parameters, normalized_shape, number, rounding, offset
-        )
+        _check_types("rms_norm", locals())
         raise
 
 
@@ -170,19 +157,12 @@ def add_rms_norm(
             normalized_shape,
             weight,
             eps,
-            bias=bias,
+            bias,
             offset=offset,
             rounding=rounding,
         )
     except RuntimeError:
-        tensors, parameters = (
-            {"input": input, "residual": residual},
-            {"weight": weight, "bias": bias},
-        )
-        number = 0.0 if eps is None else eps
-        _check_types(
-            "add_rms_norm", tensors, parameters, normalized_shape, number, rounding, offset
-        )
+        _check_types("add_rms_norm", locals())
         raise
 
 
@@ -213,19 +193,12 @@ def add_rms_norm_(
             normalized_shape,
             weight,
             eps,
-            bias=bias,
+            bias,
             offset=offset,
             rounding=rounding,
         )
     except RuntimeError:
-        tensors, parameters = (
-            {"input": input, "residual": residual},
-            {"weight": weight, "bias": bias},
-        )
-        number = 0.0 if eps is None else eps
-        _check_types(
-            "add_rms_norm_", tensors, parameters, normalized_shape, number, rounding, offset
-        )
+        _check_types("add_rms_norm_", locals())
         raise
 
 
@@ -258,11 +231,7 @@ def add_layer_norm(
             rounding=rounding,
         )
     except RuntimeError:
-        tensors, parameters = (
-            {"input": input, "residual": residual},
-            {"weight": weight, "bias": bias},
-        )
-        _check_types("add_layer_norm", tensors, parameters, normalized_shape, eps, rounding, offset)
+        _check_types("add_layer_norm", locals())
         raise
 
 
@@ -296,13 +265,7 @@ def add_layer_norm_(
             rounding=rounding,
         )
     except RuntimeError:
-        tensors, parameters = (
-            {"input": input, "residual": residual},
-            {"weight": weight, "bias": bias},
-        )
-        _check_types(
-            "add_layer_norm_", tensors, parameters, normalized_shape, eps, rounding, offset
-        )
+        _check_types("add_layer_norm_", locals())
         raise
 
 
@@ -366,7 +329,7 @@ def memory_efficient_rms_norm(
         normalized_shape,
         weight,
         eps,
-        bias=bias,
+        bias,
         offset=offset,
         rounding=rounding,
         dtype=dtype,

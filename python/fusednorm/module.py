@@ -15,8 +15,8 @@ _layer_norm_memory_efficient = _ops.layer_norm_memory_efficient_forward
 _rms_norm = _ops.rms_norm
 _rms_norm_memory_efficient = _ops.rms_norm_memory_efficient_forward
 
-# A scripted forward returns a tensor and nothing else: TorchScript compiles only the first branch of
-# is_scripting(), and takes a missing annotation of what forward returns for a tensor.
+# A scripted forward returns a tensor and nothing else: TorchScript compiles only the first branch
+# of is_scripting(), and takes a missing annotation of what forward returns for a tensor.
 
 
 class LayerNorm(NativeLayerNorm):
@@ -58,7 +58,7 @@ class LayerNorm(NativeLayerNorm):
         super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
         self.memory_efficient = memory_efficient
 
-    @overload  # type: ignore[override]
+    @overload
     def forward(self, input: Tensor) -> Tensor: ...
     @overload
     def forward(self, input: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -148,7 +148,7 @@ class RMSNorm(NativeRMSNorm):
         if bias is not None:
             torch.nn.init.zeros_(bias)
 
-    @overload  # type: ignore[override]
+    @overload
     def forward(self, x: Tensor) -> Tensor: ...
     @overload
     def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -164,7 +164,7 @@ class RMSNorm(NativeRMSNorm):
                     self.normalized_shape,
                     self.weight,
                     self.eps,
-                    bias=self.bias,
+                    self.bias,
                     offset=self.offset,
                     rounding=self.rounding,
                 )
@@ -174,7 +174,7 @@ class RMSNorm(NativeRMSNorm):
                 self.normalized_shape,
                 self.weight,
                 self.eps,
-                bias=self.bias,
+                self.bias,
                 offset=self.offset,
                 rounding=self.rounding,
             )[0]
@@ -183,7 +183,7 @@ class RMSNorm(NativeRMSNorm):
             self.normalized_shape,
             self.weight,
             self.eps,
-            bias=self.bias,
+            self.bias,
             offset=self.offset,
             rounding=self.rounding,
         )

@@ -129,7 +129,7 @@ def timm_vit():
 def timm_convnext():
     timm = package("timm")
     model = timm.create_model(
-        "convnext_atto", depths=(1, 1, 2, 1), dims=(16, 24, 32, 48), num_classes=5
+        "convnext_tiny", depths=(1, 1, 2, 1), dims=(16, 24, 32, 48), num_classes=5
     )
     return WithLoss(model), {"x": pixels(64)}
 

@@ -1,107 +1,137 @@
-"""Models of transformers, built from a config with random weights and converted in place."""
+# SPDX-License-Identifier: Apache-2.0
+"""Real models, small and with random weights, converted in place: the same numbers as before.
 
+A fused norm adds a row's elements in another order. How much that may change a model is found with
+the model itself: every norm of the unconverted one is disturbed by what the order explains, and the
+converted one may differ by no more.
+"""
+
+import contextlib
 import copy
+import math
 
 import pytest
 import torch
-import transformers
 
 import fusednorm
+import model_zoo
+from fusednorm.conversion.candidates import looks_like_norm
+from model_zoo import GENERATORS, NORMS, build
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-SMALL = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 128,
-}
-TOKENS = torch.randint(0, 96, (4, 24), generator=torch.Generator().manual_seed(1))
-
-
-def bert():
-    config = transformers.BertConfig(vocab_size=96, max_position_embeddings=32, **SMALL)
-    return transformers.BertForMaskedLM(config), {"input_ids": TOKENS, "labels": TOKENS}
-
-
-def gpt2():
-    config = transformers.GPT2Config(vocab_size=96, n_positions=32, n_embd=64, n_layer=2, n_head=4)
-    return transformers.GPT2LMHeadModel(config), {"input_ids": TOKENS, "labels": TOKENS}
-
-
-def vit():
-    config = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **SMALL)
-    pixels = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    labels = torch.tensor([0, 1, 2, 3])
-    return transformers.ViTForImageClassification(config), {
-        "pixel_values": pixels,
-        "labels": labels,
-    }
-
-
-MODELS = {"bert": bert, "gpt2": gpt2, "vit": vit}
-
-
-def build(name, dtype=torch.float32):
-    torch.manual_seed(0)
-    model, batch = MODELS[name]()
-    model = model.to(dtype).eval()  # no dropout: both runs must see the same numbers
-    return model, {k: v.to(dtype) if v.is_floating_point() else v for k, v in batch.items()}
+COMPILED = ("bert", "gpt2", "vit", "llama", "timm_vit")
+# Disturbances are random; what convert does is one more draw. Of three the largest is within a
+# factor of two of what a fourth gives, for sums of many independent errors.
+DRAWS, FACTOR = 3, 2.0
 
 
 def loss_and_gradients(model, batch, call=None):
     model.zero_grad()
-    loss = (model if call is None else call)(**batch).loss
-    loss.backward()
-    return loss.detach(), {
-        n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None
-    }
+    output = (model if call is None else call)(**batch)
+    output.loss.backward()
+    gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    return {"loss": output.loss.detach(), "logits": output.logits.detach(), **gradients}
 
 
-def assert_same_gradients(left, right, relative):
-    """Each gradient within `relative` of its own size: a layer's rounding, carried on."""
+def disturb(generator):
+    """A hook: each element is off by what the order of its row's sum explains.
+
+    f32: u C(cols) relative, docs/tolerances.md. 16 bits: that is far below an ulp and shows only
+    where it crosses a rounding: u C(cols) / ulp of the elements, the probability, move by an ulp.
+    """
+
+    def hook(module, args, output):
+        order = 2**-24 * (4 + 2 * math.log2(max(2, output.shape[-1])))
+        sign = torch.rand(output.shape, generator=generator) * 2 - 1
+        if output.dtype == torch.float32:
+            return output * (1 + order * sign)
+        ulp = torch.finfo(output.dtype).eps
+        crosses = torch.rand(output.shape, generator=generator) < 2 * order / ulp
+        return output * (1 + ulp * crosses * sign.sign()).to(output.dtype)
+
+    return hook
+
+
+@contextlib.contextmanager
+def disturbed(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    norms = [m for m in model.modules() if looks_like_norm(m)]
+    hooks = [m.register_forward_hook(disturb(generator)) for m in norms]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def distances(left, right):
     assert left.keys() == right.keys()
-    largest = max(g.float().norm() for g in right.values())
-    for name, gradient in left.items():
-        error = (gradient.float() - right[name].float()).norm()
-        size = right[name].float().norm()
-        assert error <= relative * (size + 1e-3 * largest), (name, error.item(), size.item())
+    return {n: (left[n].double() - right[n].double()).norm().item() for n in left}
 
 
-# f32: ~10 layers of rounding at 6e-8 each, amplified by rstd; bf16: the same at 4e-3.
-@pytest.mark.parametrize(
-    ("dtype", "relative"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)], ids=str
-)
-@pytest.mark.parametrize("name", MODELS)
-def test_same_loss_and_gradients_after_conversion(name, dtype, relative):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", NORMS)
+def test_same_logits_and_gradients_after_conversion(name, dtype):
     model, batch = build(name, dtype)
-    norms = sum(isinstance(m, torch.nn.LayerNorm) for m in model.modules())
-    loss, gradients = loss_and_gradients(model, batch)
+    before = loss_and_gradients(model, batch)
+    allowed = dict.fromkeys(before, 0.0)
+    for seed in range(DRAWS):
+        with disturbed(model, seed):
+            moved = distances(loss_and_gradients(model, batch), before)
+        allowed = {n: max(allowed[n], moved[n]) for n in allowed}
+
+    norms, converted = NORMS[name]
+    explained = fusednorm.explain(model).norms
+    assert (len(explained), sum(n.state == "convertible" for n in explained)) == (norms, converted)
     fusednorm.convert(model)
-    assert sum(isinstance(m, fusednorm.LayerNorm) for m in model.modules()) == norms > 0
-    fused_loss, fused_gradients = loss_and_gradients(model, batch)
-    torch.testing.assert_close(fused_loss, loss, rtol=relative, atol=0)
-    assert_same_gradients(fused_gradients, gradients, relative)
+    assert sum(n.state == "converted" for n in fusednorm.explain(model).norms) == converted
+    found = distances(loss_and_gradients(model, batch), before)
+    for key, distance in found.items():
+        # A sum of all elements is rounded once more whatever the norms do.
+        rounding = torch.finfo(dtype).eps * before[key].double().norm().item()
+        assert distance <= FACTOR * allowed[key] + rounding, key
+
+    fusednorm.revert(model)
+    again = loss_and_gradients(model, batch)
+    assert all(torch.equal(again[key], before[key]) for key in before)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", COMPILED)
 def test_same_compiled(name):
     torch._dynamo.reset()
     model, batch = build(name)
     fusednorm.convert(model)
-    loss, gradients = loss_and_gradients(model, batch)
+    eager = loss_and_gradients(model, batch)
+    allowed = dict.fromkeys(eager, 0.0)
+    for seed in range(DRAWS):
+        with disturbed(model, seed):
+            moved = distances(loss_and_gradients(model, batch), eager)
+        allowed = {n: max(allowed[n], moved[n]) for n in allowed}
     compiled = torch.compile(model, backend="inductor" if name == "gpt2" else "aot_eager")
-    compiled_loss, compiled_gradients = loss_and_gradients(model, batch, compiled)
-    torch.testing.assert_close(compiled_loss, loss, rtol=1e-4, atol=0)
-    assert_same_gradients(compiled_gradients, gradients, 1e-4)
+    found = distances(loss_and_gradients(model, batch, compiled), eager)
+    for key, distance in found.items():
+        rounding = 1e-5 * eager[key].double().norm().item()  # inductor fuses other sums as well
+        assert distance <= FACTOR * allowed[key] + rounding, key
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", GENERATORS)
+def test_greedy_generation_is_identical(name):
+    model, batch = build(name)
+    prompt = batch["input_ids"][:, :8]
+    options = {"max_new_tokens": 32, "min_new_tokens": 32, "do_sample": False}
+    before = model.generate(prompt, **options)
+    after = fusednorm.convert(model).generate(prompt, **options)
+    assert after.shape[1] >= 32
+    assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("name", NORMS)
 def test_ten_steps_of_training_lower_the_loss(name):
     native, batch = build(name)
     fused = fusednorm.convert(copy.deepcopy(native))
     losses = {}
     for label, model in (("native", native), ("fused", fused)):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
         losses[label] = []
         for _ in range(10):
             optimizer.zero_grad()
@@ -111,3 +141,12 @@ def test_ten_steps_of_training_lower_the_loss(name):
             losses[label].append(loss.item())
     assert losses["fused"][-1] < losses["fused"][0]
     assert losses["fused"] == pytest.approx(losses["native"], rel=1e-3)
+
+
+def test_32_layers_are_converted_in_two_seconds():
+    import time
+
+    model, _ = model_zoo.causal("LlamaConfig", "LlamaForCausalLM", num_hidden_layers=32)
+    begin = time.perf_counter()
+    fusednorm.convert(model)
+    assert time.perf_counter() - begin < 2.0

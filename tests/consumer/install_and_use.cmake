@@ -16,6 +16,40 @@ step(${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/project -G ${GENERATOR}
 step(${CMAKE_COMMAND} --build ${WORK}/project)
 step(${WORK}/project/consumer)
 
+# What cannot be had is said in a sentence of ours.
+function(refused_with sentence)
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/refused -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${WORK}/prefix ${ARGN}
+    RESULT_VARIABLE code OUTPUT_VARIABLE told ERROR_VARIABLE told)
+  file(REMOVE_RECURSE ${WORK}/refused)
+  string(REGEX REPLACE "[ \n]+" " " told "${told}")
+  string(FIND "${told}" "${sentence}" at)
+  if(code EQUAL 0 OR at EQUAL -1)
+    message(FATAL_ERROR "expected a refusal with '${sentence}', got (${code}): ${told}")
+  endif()
+endfunction()
+refused_with("call enable_language(CXX) before find_package(fusednorm)" -D LANGUAGES=C)
+refused_with("fusednorm has the components cpu and cuda, not tpu" -D COMPONENTS=tpu)
+if(NOT WITH_CUDA)
+  refused_with("this fusednorm was built without CUDA" -D COMPONENTS=cuda)
+endif()
+
+# Without CMake: what pkg-config says is all that a compiler needs.
+find_program(PKG_CONFIG pkg-config)
+if(PKG_CONFIG)
+  file(GLOB_RECURSE description ${WORK}/prefix/fusednorm.pc)
+  execute_process(COMMAND ${PKG_CONFIG} --cflags --libs ${description}
+    OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  separate_arguments(own UNIX_COMMAND "${FLAGS}")
+  get_filename_component(libraries ${description}/../.. ABSOLUTE)
+  step(${COMPILER} ${own} ${CONSUMER}/main.cc -o ${WORK}/project/by_pkg_config ${flags}
+    -Wl,-rpath,${libraries})
+  step(${WORK}/project/by_pkg_config)
+else()
+  message(STATUS "no pkg-config here: its file was not tried (apt-get install pkg-config)")
+endif()
+
 # Nothing of ours may leak into an installed header.
 file(GLOB_RECURSE headers ${WORK}/prefix/*.h)
 if(NOT headers)

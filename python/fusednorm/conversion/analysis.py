@@ -95,7 +95,7 @@ def _told(recipe: Recipe | ApexRecipe | None) -> str:
     if not isinstance(recipe, Recipe):
         return "is native's own class" if recipe is None else "is apex's class, by its name"
     dtypes = sorted({str(x).removeprefix("torch.") for x, _ in recipe.pairs})
-    return f"computes the same in {', '.join(dtypes)}"
+    return f"same result in {', '.join(dtypes)}"
 
 
 def _of_graph(path: str, module: torch.fx.GraphModule) -> Iterator[Finding]:

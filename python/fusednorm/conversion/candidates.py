@@ -41,7 +41,7 @@ def looks_like_norm(module: Module, named: Iterable[type] = ()) -> bool:
         return False
     if isinstance(module, (torch.nn.LayerNorm, torch.nn.RMSNorm, *_OTHER_NORMS)):
         return True
-    if "norm" in kind.__name__.lower():
+    if any("norm" in base.__name__.lower() for base in kind.__mro__):
         return True
     code = getattr(kind.forward, "__code__", None)
     return code is not None and bool(_CALLS & set(code.co_names))
@@ -63,8 +63,6 @@ class Parts:
 
 def parts(module: Module) -> Parts | str:
     """Name a module's parameters and its eps, or say why it can be none of our recipes."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return "is a ScriptModule, which is compiled already: convert before torch.jit.script"
     if isinstance(module, _OTHER_NORMS):
         return "normalises over other elements than those of a row"
     if names := _children(module):

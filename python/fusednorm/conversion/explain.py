@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from fusednorm.conversion import swap
 from fusednorm.conversion.analysis import Analysis, Finding
 from fusednorm.conversion.candidates import base_class
 from fusednorm.conversion.recipes import DEVICES
+from fusednorm.measure.quiet import stderr_closed
 from fusednorm.measure.text import table
 
 _COPIES = ("aten::copy_", "aten::clone", "aten::contiguous")
@@ -129,7 +131,7 @@ def explain(
         if isinstance(module, torch.nn.TransformerEncoderLayer)
         for child in module.children()
     }
-    calls = {} if example_input is None else _calls(model, findings, example_input)
+    calls = {} if example_input is None else _calls(model, findings, encoders, example_input)
     return Explanation(
         tuple(_norm(f, calls.get(id(f.module)), id(f.module) in encoders) for f in findings)
     )
@@ -180,17 +182,27 @@ def _offset(module: Module) -> float:
 
 
 def _calls(
-    model: Module, findings: list[Finding], example: Any
+    model: Module, findings: list[Finding], encoders: set[int], example: Any
 ) -> dict[int, tuple[str, bool | None]]:
     """Run the model and return how each norm was called and whether its input was copied."""
     seen: dict[int, tuple[str, bool | None]] = {}
+    modules = {id(f.module): f.module for f in findings if f.state != "left alone"}
 
     def watch(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if id(module) not in seen:
             seen[id(module)] = _call(module, args, kwargs)
 
-    modules = {id(f.module): f.module for f in findings if f.state != "left alone"}
-    hooks = [m.register_forward_pre_hook(watch, with_kwargs=True) for m in modules.values()]
+    def watch_encoder(module: Module, args: tuple[Any, ...]) -> None:
+        if id(module) in modules and id(module) in encoders:
+            watch(module, args, {})
+
+    # A hook on a module would keep nn.TransformerEncoderLayer from its own kernel.
+    hooks = [register_module_forward_pre_hook(watch_encoder)]
+    hooks += [
+        module.register_forward_pre_hook(watch, with_kwargs=True)
+        for key, module in modules.items()
+        if key not in encoders
+    ]
     try:
         with torch.no_grad():
             if isinstance(example, dict):
@@ -214,6 +226,6 @@ def _call(
     input = args[0] if args else next(iter(kwargs.values()), None)
     if not isinstance(input, Tensor) or input.device.type not in DEVICES:
         return "own forward", None
-    with torch.autograd.profiler.profile(use_kineto=False) as profile:
+    with stderr_closed(), torch.autograd.profiler.profile(use_kineto=False) as profile:
         type(module).forward(module, *args, **kwargs)
     return "fused", any(event.key in _COPIES for event in profile.key_averages())

@@ -29,6 +29,7 @@ PAIRS = (
     (F64, F64),
 )
 ULP = {F64: 2.0**-52, F32: 2.0**-23, F16: 2.0**-10, BF16: 2.0**-7}
+NO_RECIPE = "it computes something else than a norm of our recipes"
 USUAL_EPS = [digit * 10.0**-power for power in range(2, 17) for digit in (1, 2, 5)]
 USUAL_EPS += [torch.finfo(F32).eps]
 
@@ -133,10 +134,19 @@ class _Probe:
         try:
             return self.twin(x, parameters, **changed)
         except Exception as error:
-            raise _Unlike(
-                f"its forward does not take a row of {list(self.data.shape)} "
-                f"({_error_text(error)})"
-            ) from error
+            if self._takes_channels_first(parameters):
+                reason = "it normalises the channels of images, (N, C, H, W), which are no rows"
+            else:
+                reason = f"its forward does not take rows of {list(self.data.shape)} elements"
+                reason += f" ({_error_text(error)})"
+            raise _Unlike(reason) from error
+
+    def _takes_channels_first(self, parameters: dict[str, Tensor]) -> bool:
+        image = torch.ones(1, *self.data.shape, 3, 3, device=self.data.device)
+        try:
+            return bool(self.twin(image, parameters).shape == image.shape)
+        except Exception:
+            return False
 
     def _in_float32(
         self, argument: str, x: Tensor, parameters: dict[str, Tensor], y: Tensor
@@ -170,7 +180,7 @@ class _Probe:
                     ours = self._ours(recipe, x, parameters, at)
                     if ours is not None and close(ours, target, self.columns, F32):
                         return recipe
-        raise _Unlike("it computes something else than a norm of our recipes")
+        raise _Unlike(NO_RECIPE)
 
     def _eps_name(self, x: Tensor, parameters: dict[str, Tensor], y: Tensor) -> str | None:
         used = []
@@ -196,16 +206,16 @@ class _Probe:
             signs[:, -1] = 0
         spread = signs.square().mean(-1)[0].item()
         small = 1e-4
-        plain = replace_rows(self.data, signs)
+        plain = replace(self.data, rows=signs)
         parameters = {n: torch.zeros_like(p) for n, p in plain.cast(F32).items()}
         if self.found.weight is not None:
             parameters[self.found.weight] += 1
         large = self._run(plain.input(F32) * 1e3, parameters)
         tiny = self._run(plain.input(F32) * small, parameters)
         ratio = (tiny.to(F64).abs().amax() / large.to(F64).abs().amax()).item()
-        if not 0 < ratio <= 1.0 + 1e-6:
-            raise _Unlike("it computes something else than a norm of our recipes")
-        eps = spread * small**2 * (ratio**-2 - 1)
+        eps = spread * small**2 * (ratio**-2 - 1) if 0 < ratio <= 1.0 + 1e-6 else math.inf
+        if eps > 0.1:  # no norm: the result follows the size of the row
+            raise _Unlike(NO_RECIPE)
         if eps < 1e-13:
             return 0.0
         usual = min(USUAL_EPS, key=lambda value: abs(value / eps - 1))
@@ -238,7 +248,7 @@ class _Probe:
                 if len(pairs) > len(best.pairs):
                     best = replace(candidate, pairs=pairs)
         if (F32, F32 if self.names else None) not in best.pairs:
-            raise _Unlike("it computes something else than a norm of our recipes")
+            raise _Unlike(NO_RECIPE)
         return best
 
     def _equal_pairs(self, recipe: Recipe) -> Iterator[Pair]:
@@ -329,8 +339,3 @@ class _Probe:
             else:
                 return "own"
         return seen.pop() if len(seen) == 1 else "own"
-
-
-def replace_rows(data: Data, rows: Tensor) -> Data:
-    """Return the data with other rows."""
-    return replace(data, rows=rows)

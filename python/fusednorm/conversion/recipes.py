@@ -85,6 +85,8 @@ class Recipe:
         eps = self.eps if self.eps_name is None else getattr(module, self.eps_name)
         shape = self._expected(module, weight if weight is not None else bias)
         shape = (input.shape[-1],) if shape is None else shape[-1:] if self.per_head else shape
+        if torch.jit.is_tracing():  # where sizes are tensors
+            shape = tuple(int(size) for size in shape)
         kind = input.device.type
         if self.autocast == "keep" and kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):
@@ -124,7 +126,7 @@ class Recipe:
         words = [self.operation, self.rounding]
         words += [f"offset {self.offset:g}"] if self.offset else []
         words += ["per head"] if self.per_head else []
-        return ", ".join([*words, f"result in the dtype of {_WHOSE[self.output]}"])
+        return ", ".join([*words, _RESULT[self.output]])
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class ApexRecipe:
         return f"fusednorm.apex.{self.name}"
 
 
-_WHOSE = {"input": "the input", "weight": "the weight", "promoted": "both, promoted"}
+_RESULT = {"input": "input's dtype", "weight": "weight's dtype", "promoted": "promoted dtype"}
 
 
 def normalise(

@@ -8,6 +8,7 @@ subclasses of that class, so nothing is registered anywhere.
 import types
 from typing import Any, cast
 
+import torch
 from torch.nn import Module
 
 from fusednorm.conversion.candidates import base_class
@@ -23,8 +24,10 @@ class Fused(Module):
     """The front of a converted module: the recipe if it fits the input, else the class's own."""
 
     _fusednorm_recipe: Recipe | ApexRecipe
+    __jit_ignored_attributes__ = (ORIGINAL, RECIPE)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    # torch.jit.script refuses the next line and shows it, so it says what to do.
+    def forward(self, *args: Any, **kwargs: Any) -> Any:  # to script it: fusednorm.revert(model)
         """Normalise as the class does, on the fused operator where the input allows it."""
         recipe = self._fusednorm_recipe
         input = _input(recipe, args, kwargs)
@@ -38,13 +41,6 @@ class Fused(Module):
         if type(self) is reduced[1][0]:
             reduced[:2] = rebuild, (vars(self)[ORIGINAL],)
         return tuple(reduced)
-
-    def __prepare_scriptable__(self) -> Module:
-        """Give ``torch.jit.script`` the module as it was: a compiled model is not converted."""
-        original = vars(self)[ORIGINAL]
-        module = original.__new__(original)
-        vars(module).update({k: v for k, v in vars(self).items() if k not in (ORIGINAL, RECIPE)})
-        return cast(Module, module)
 
 
 def _input(recipe: Recipe | ApexRecipe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,6 +87,8 @@ def own_forward(module: Module) -> str:
     forward = vars(module).get("forward")
     if forward is None or _is_of_class(module, forward):
         return ""
+    if isinstance(module, torch.jit.ScriptModule):
+        return "is a ScriptModule, which is compiled already: convert before torch.jit.script"
     if "_hf_hook" in vars(module) and _is_of_class(module, vars(module).get("_old_forward")):
         return ""
     return "has a forward of its own on the instance (patched or kernelised), which would be lost"

@@ -13,12 +13,9 @@ template <typename TX, typename TP, typename TY>
 const ForwardKernels* forward_table() {
   using F = ForwardTypes<TX, TY>;
   using L = typename F::Lanes;
-  static constexpr ForwardKernels kernels = {&forward_rows<F>,
-                                             &segment_moments<F>,
-                                             &merge_moments<F>,
-                                             &write_shared_y<F>,
-                                             &expand<L, TP>,
-                                             std::is_same_v<TP, typename F::C> && !in_pairs<L>};
+  static constexpr ForwardKernels kernels = {
+      &forward_rows<F>,   &segment_moments<F>, &merge_moments<F>,
+      &write_shared_y<F>, &expand<L, TP>,      std::is_same_v<TP, typename F::C> && !in_pairs<L>};
   return &kernels;
 }
 

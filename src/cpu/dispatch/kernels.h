@@ -16,8 +16,8 @@ namespace fusednorm::cpu {
 using Moments = norms::Moments<long double>;
 using GradientSums = norms::GradientSums<long double>;
 
-/// Expands `count` elements of a parameter: to the compute type, plus `offset`, in the layout of the
-/// kernel's lanes. A null parameter is `constant`.
+/// Expands `count` elements of a parameter: to the compute type, plus `offset`, in the layout of
+/// the kernel's lanes. A null parameter is `constant`.
 using Expand = void (*)(const void* given, double offset, double constant, std::int64_t count,
                         void* to);
 

@@ -64,15 +64,16 @@ HWY_INLINE void add_row(const AddRow<T>& row, size_t n) {
     else
       return from.a.load(where);
   };
-  const auto write = [&](auto first_to, auto second_to, const AddRow<T>& to,
-                         size_t i) FUSEDNORM_INLINE {
-    const auto a = to.a.load(i);
-    const auto b = load_b(to, i);
-    store_sum<T, adds>(a, b, [&](const auto& part) FUSEDNORM_INLINE {
-      to.first.template store<decltype(first_to)::value>(i, part);
-      if (to.second.first) to.second.template store<decltype(second_to)::value>(i, part);
-    });
-  };
+  const auto write = [&](auto first_to, auto second_to, const AddRow<T>& to, size_t i)
+                         FUSEDNORM_INLINE {
+                           const auto a = to.a.load(i);
+                           const auto b = load_b(to, i);
+                           store_sum<T, adds>(a, b, [&](const auto& part) FUSEDNORM_INLINE {
+                             to.first.template store<decltype(first_to)::value>(i, part);
+                             if (to.second.first)
+                               to.second.template store<decltype(second_to)::value>(i, part);
+                           });
+                         };
   const std::integral_constant<Cache, Cache::keep> keep;
   // The tail overlaps the columns before it: read before the loop writes, for rows may be in place.
   const auto last_a = row.a.load(tail);

@@ -20,8 +20,8 @@ HWY_INLINE typename B::V gradient(typename B::V dy, typename B::V source, typena
   const typename B::D d;
   const auto x =
       B::from_y ? hn::Div(hn::Sub(source, beta), gamma) : hn::Sub(source, hn::Set(d, row.mean));
-  return hn::MulAdd(x, hn::Set(d, row.slope),
-                    hn::MulAdd(hn::Mul(dy, hn::Set(d, row.rstd)), gamma, hn::Set(d, row.constant)));
+  const auto g = hn::MulAdd(dy, gamma, hn::Set(d, row.constant));
+  return hn::Mul(hn::MulAdd(x, hn::Set(d, row.slope), g), hn::Set(d, row.rstd));
 }
 
 /// What is added to dx: nothing, or a row of ds.
@@ -106,8 +106,8 @@ struct DxRange {
 };
 
 /// What is left of a row when [range.begin, range.begin + written) are: the rest of its range, then
-/// the unaligned head and tail, or the tail. `last_dy`, `last_source` and `last_added` are the tail's
-/// operands, read before dx overwrote them.
+/// the unaligned head and tail, or the tail. `last_dy`, `last_source` and `last_added` are the
+/// tail's operands, read before dx overwrote them.
 template <class B, Cache cache, class Dy, class Source, class Addend, class Added>
 HWY_INLINE void write_rest(const WriteRow<B>& w, DxRange<B, cache> range, size_t written,
                            const Tail<typename B::Lanes>& tail, Dy last_dy, Source last_source,

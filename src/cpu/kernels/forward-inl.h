@@ -35,7 +35,8 @@ HWY_NOINLINE void short_rows(const ForwardArguments& a, int64_t begin, int64_t e
     const auto factors = finish_row<F>(
         a, row, moments_of<F>(operation, x, a.cols, sum, squares, share), share, true);
     if (cache == Cache::bypass) y.prefetch_head(policy::head_rows_ahead, y_stride);
-    write<F, cache>(x, gamma.all, beta.all, y, n, factors, x.later(0, 2, x_stride).ahead(ahead_bytes));
+    write<F, cache>(x, gamma.all, beta.all, y, n, factors,
+                    x.later(0, 2, x_stride).ahead(ahead_bytes));
     sum = next_sum;
     squares = next_squares;
   }

@@ -59,8 +59,7 @@ HWY_INLINE bool finish_together(const ForwardArguments& a, double share, Batch<F
     hn::Store(hn::DemoteTo(narrow, rstd), narrow, rstds + i);
   }
   for (size_t i = 0; i < count; ++i)
-    batch.factors[i] = {centres[i], shifts[i],   rstds[i],
-                        form,       a.roundings, means[i]};
+    batch.factors[i] = {centres[i], shifts[i], rstds[i], form, a.roundings, means[i]};
   return true;
 }
 

@@ -125,16 +125,16 @@ struct ForwardLayout {
 /// Kernels of 16-bit rows add ds themselves.
 inline bool keeps_dx(const BackwardProblem& p) {
   const bool wants = p.want_dx || p.want_dresidual;
-  return wants && ((p.has_ds && size_of(row_dtype(p)) > 2) ||
-                   (p.want_dx && p.x_dtype != row_dtype(p)));
+  return wants &&
+         ((p.has_ds && size_of(row_dtype(p)) > 2) || (p.want_dx && p.x_dtype != row_dtype(p)));
 }
 
 struct BackwardLayout {
   RowOrder order;
-  std::int64_t pitch = 0;     ///< elements between arrays of column sums
-  std::int64_t group = 0;     ///< rows worked on together when threads share rows
-  bool several_sums = false;  ///< a block's rows need more than one plain sum
-  std::int64_t live = 1;      ///< groups of parameters whose sums a block of rows has
+  std::int64_t pitch = 0;        ///< elements between arrays of column sums
+  std::int64_t group = 0;        ///< rows worked on together when threads share rows
+  bool several_sums = false;     ///< a block's rows need more than one plain sum
+  std::int64_t live = 1;         ///< groups of parameters whose sums a block of rows has
   GradientSums* sums = nullptr;  ///< [2, group, segments]
   /// dgamma [partial_count, pitch], then dbeta. An array for each block and group, in this order;
   /// where rows are taken by group, for each group and block, or if that is one, for each task.
@@ -170,8 +170,8 @@ struct BackwardLayout {
                     expanded_bytes(p.cols, p.x_dtype), plan.tasks);
     if (p.want_dgamma || p.want_dbeta) {
       live = order.by_group() ? 1 : order.groups;
-      partial_count = order.by_group() && plan.row_blocks == 1 ? plan.tasks
-                                                              : plan.row_blocks * order.groups;
+      partial_count =
+          order.by_group() && plan.row_blocks == 1 ? plan.tasks : plan.row_blocks * order.groups;
       partials = carver.take<std::byte>(2 * partial_count * pitch * element);
       if (several_sums) scratch = carver.take<std::byte>(plan.tasks * 6 * live * pitch * element);
     }

@@ -123,8 +123,8 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
     result.tasks = std::min(device.threads * policy::tasks_per_thread, segments.count);
   }
   const std::int64_t target = device.instruction_set.highway_target;
-  result.kernels = backward_kernels(target, row, problem.param_dtype, kernel_y,
-                                    problem.source == Source::y);
+  result.kernels =
+      backward_kernels(target, row, problem.param_dtype, kernel_y, problem.source == Source::y);
   if (kernel_y != problem.y_dtype)
     result.widen_dy = add_rows(target, problem.y_dtype, kernel_y, kernel_y);
   if (keeps_dx(problem) || !problem.has_dy)

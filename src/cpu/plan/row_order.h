@@ -39,7 +39,8 @@ struct RowOrder {
       : rows(p.rows),
         inner(p.inner_rows > 1 ? p.inner_rows : 0),
         groups(p.param_groups),
-        rows_per_group(std::clamp<std::int64_t>(p.rows_per_group, 1, std::max<std::int64_t>(p.rows, 1))) {
+        rows_per_group(
+            std::clamp<std::int64_t>(p.rows_per_group, 1, std::max<std::int64_t>(p.rows, 1))) {
     // Threads may share longer rows, which they take in order.
     if (p.cols == 0 || p.cols > max_segment(DType::f64) || run_length() >= policy::min_run) return;
     const std::int64_t most = policy::turn_elements / p.cols / policy::min_run;

@@ -21,9 +21,7 @@ struct Worker {
   std::byte* kept(std::byte* base) const {
     return base ? base + task * run.layout.kept.bytes : nullptr;
   }
-  void select(std::int64_t of_group) {
-    run.parameters.select(arguments, of_group, task, group);
-  }
+  void select(std::int64_t of_group) { run.parameters.select(arguments, of_group, task, group); }
 
   /// Rows of one run, with sums of its group.
   void take(const RowRun& rows, ColumnSums sums) {
@@ -73,9 +71,8 @@ template <typename Walk>
 void sum_block(const BackwardRun& run, std::int64_t begin, std::int64_t end, std::int64_t at_once,
                ColumnSums result, std::int64_t task, const Walk& walk) {
   if (!run.want_sums) return walk(begin, end, ColumnSums{});
-  const SumArrays scratch{run,
-                          run.layout.scratch + 6 * task * run.layout.live * run.layout.pitch *
-                                                   run.element};
+  const SumArrays scratch{
+      run, run.layout.scratch + 6 * task * run.layout.live * run.layout.pitch * run.element};
   const std::int64_t count = scratch.count();
   if (!run.layout.several_sums) {
     run.clear(result.dgamma, count);
@@ -162,15 +159,13 @@ void gather(Worker& worker, std::int64_t group, std::int64_t begin, std::int64_t
 void gather_all(const BackwardRun& run, ParallelFor parallel_for) {
   const std::int64_t groups = run.layout.order.groups, cols = run.plan.problem.cols;
   const std::int64_t columns = policy::padded(cols) / policy::sum_padding;
-  const std::int64_t bytes =
-      2 * run.plan.row_blocks * groups * run.layout.pitch * run.element;
+  const std::int64_t bytes = 2 * run.plan.row_blocks * groups * run.layout.pitch * run.element;
   const std::int64_t shares = groups > 1 ? groups : columns;
   const std::int64_t pieces =
       bytes < policy::calling_thread_bytes ? 1 : std::min(run.plan.tasks, shares);
   const auto piece = [&](std::int64_t index) {
     Worker worker{run, index};
-    const std::int64_t begin = split(shares, pieces, index),
-                       end = split(shares, pieces, index + 1);
+    const std::int64_t begin = split(shares, pieces, index), end = split(shares, pieces, index + 1);
     if (groups == 1)
       return gather(worker, 0, begin * policy::sum_padding,
                     std::min(end * policy::sum_padding, cols));
@@ -210,8 +205,8 @@ void copy_ds(const BackwardRun& run, ParallelFor parallel_for) {
 
 /// No rows, or no dy: the sums are zero.
 void clear_gradients(const BackwardProblem& p, const BackwardBuffers& buffers) {
-  const std::size_t bytes = static_cast<std::size_t>(p.param_groups * p.cols) *
-                            size_of(p.param_dtype);
+  const std::size_t bytes =
+      static_cast<std::size_t>(p.param_groups * p.cols) * size_of(p.param_dtype);
   if (p.want_dgamma) std::memset(buffers.dgamma, 0, bytes);
   if (p.want_dbeta) std::memset(buffers.dbeta, 0, bytes);
 }

@@ -124,8 +124,7 @@ void write_segment(const BackwardRun& run, std::int64_t begin, std::int64_t end,
   KeptSegment dx;
   each_aimed(run, begin, end, segment, keeps, [&](BackwardArguments& a, const RowRun& rows) {
     if (keeps) a.dx = dx.array(column, run.element);
-    run.kernels.write(a, 0, rows.count, segment,
-                      of_rows + (rows.first - begin) * a.segments.count);
+    run.kernels.write(a, 0, rows.count, segment, of_rows + (rows.first - begin) * a.segments.count);
     if (keeps) run.add_ds(rows, column, cols, dx.columns, 0);
   });
 }

@@ -132,8 +132,8 @@ void take_rows(const Run& run, ForwardArguments& a, const RowRun& rows, std::int
   const std::int64_t stride = kept_stride(a.cols);
   run.aim(a, rows);
   if (run.sum) {
-    std::byte* kept = run.streams_sum && layout.sums ? layout.sums + task * layout.kept.bytes
-                                                     : nullptr;
+    std::byte* kept =
+        run.streams_sum && layout.sums ? layout.sums + task * layout.kept.bytes : nullptr;
     run.add_residual(rows, 0, a.cols, kept);
     // While y is written, x of the rows that follow is prefetched.
     const auto* next = static_cast<const std::byte*>(run.x.at(rows.first)) +

@@ -24,8 +24,8 @@ float value_of(BFloat16 element) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-/// Exponent and mantissa, moved into place, are 2^112 too small. A NaN becomes an infinity, which is
-/// no zero either.
+/// Exponent and mantissa, moved into place, are 2^112 too small. A NaN becomes an infinity, which
+/// is no zero either.
 float value_of(Float16 element) {
   const std::uint32_t bits = (std::uint32_t{element.bits} & 0x7fffu) << 13;
   float value;
@@ -75,8 +75,7 @@ Status check_no_zero(const BackwardProblem& p, const void* gamma) {
   if (p.source != Source::y || !p.has_gamma || !p.has_dy) return {};
   const std::int64_t at = first_zero(p, gamma);
   if (at < 0) return {};
-  const std::string group =
-      p.param_groups > 1 ? std::to_string(at / p.cols) + ", " : std::string();
+  const std::string group = p.param_groups > 1 ? std::to_string(at / p.cols) + ", " : std::string();
   return Status::invalid_argument("gamma[" + group + std::to_string(at % p.cols) + "]" +
                                   (p.gamma_offset != 0 ? " + gamma_offset" : "") +
                                   " = 0: expected no zero when source is y, for there y says "

@@ -126,7 +126,8 @@ template <class D>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> upper_half(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> bits;
   const auto quiet = hn::Or(hn::BitCast(bits, value), hn::Set(bits, 0x00400000u));
-  return hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(value)), quiet, rounded_upper_half(d, value));
+  return hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(value)), quiet,
+                        rounded_upper_half(d, value));
 }
 
 template <class D>
