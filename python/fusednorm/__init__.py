@@ -16,7 +16,7 @@ from fusednorm._load import load_operators
 
 load_operators()
 
-from fusednorm import _build  # noqa: E402
+from fusednorm import _build as _build  # noqa: E402
 from fusednorm import _decompositions as _decompositions  # noqa: E402  (the operators come first)
 from fusednorm import _vmap as _vmap  # noqa: E402
 from fusednorm.conversion import Explanation, convert, explain, revert  # noqa: E402
