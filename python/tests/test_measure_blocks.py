@@ -93,11 +93,14 @@ def test_the_table_is_made_of_the_times_beside_it(monkeypatch, capsys, tmp_path)
         )
         assert row["norms_share"] == pytest.approx(1 - none / row["median_seconds"])
         assert row["speedup"] == pytest.approx(native / row["median_seconds"])
+        # Five rounds, quartiles at 0.97 and 1.03: a median is off by 1.57 * 0.06 / sqrt(5) at most.
+        off = 2**0.5 * 1.57 * 0.06 / 5**0.5 * none / row["median_seconds"]
+        assert row["norms_share_error"] == pytest.approx(off)
     lines = capsys.readouterr().out.splitlines()
     told = [" ".join(line.split()) for line in lines if line.startswith(BLOCKS)]
-    assert "bert-base eager forward native 1.10 s 3 % 9.1 % 1.000x" in told
-    assert "llama-1b eager both fused add 1.02 s 3 % 2.0 % 1.078x" in told
-    assert "llama-1b eager both none 1.00 s 3 % - 1.100x" in told
+    assert "bert-base eager forward native 1.10 s 3 % 9.1 % 5.4 1.000x" in told
+    assert "llama-1b eager both fused add 1.02 s 3 % 2.0 % 5.8 1.078x" in told
+    assert "llama-1b eager both none 1.00 s 3 % - - 1.100x" in told
 
 
 def test_eager_and_compiled_are_timed(monkeypatch, tmp_path):

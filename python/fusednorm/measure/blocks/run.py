@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times blocks with and without norms in turns; the difference is what the norms cost."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,8 @@ from fusednorm.measure.blocks.variants import (
 from fusednorm.measure.mistakes import BadInput
 from fusednorm.measure.problem import DTYPES, available_bytes
 from fusednorm.measure.progress import Progress
-from fusednorm.measure.timing import Clock, HostClock, take_turns
+from fusednorm.measure.quiet import no_cuda_remarks
+from fusednorm.measure.timing import Clock, HostClock, Samples, take_turns
 
 MODES = ("eager", "compiled")
 PASSES = ("forward", "both")
@@ -87,6 +89,7 @@ def run(plan: Plan) -> Result:
     """Measure every block; Ctrl-C keeps what is there."""
     for size in plan.sizes:
         check_memory(size, plan.dtype, plan.device)
+    no_cuda_remarks()
     facts = environment.describe(plan.device)
     result = Result(facts, plan.dtype, [str(size) for size in plan.sizes])
     with Progress(plan.steps, "blocks") as progress:
@@ -142,6 +145,15 @@ def _note(result: Result, note: str) -> None:
         result.notes.append(note)
 
 
+def _of_median(samples: Samples) -> float:
+    """Return how far a median may be off, relative to it.
+
+    Of n samples 1.57 times the distance of the quartiles over sqrt(n), which is the notch of a box
+    plot: 95 in 100 are within. ``spread`` is half that distance.
+    """
+    return 2 * 1.57 * samples.spread / math.sqrt(len(samples.seconds))
+
+
 def _time(plan: Plan, size: Size, mode: str, which: str, steps: dict[str, Step]) -> list[Row]:
     clock: Clock = HostClock()
     if plan.device.startswith("cuda"):
@@ -149,6 +161,7 @@ def _time(plan: Plan, size: Size, mode: str, which: str, steps: dict[str, Step])
     calls: dict[str, Callable[[], object]] = {n: getattr(s, which) for n, s in steps.items()}
     samples = take_turns(calls, clock, plan.seconds)
     medians = {name: found.median for name, found in samples.items()}
+    unsure = {name: _of_median(found) for name, found in samples.items()}
     return [
         {
             "block": size.name,
@@ -163,6 +176,9 @@ def _time(plan: Plan, size: Size, mode: str, which: str, steps: dict[str, Step])
             "spread": samples[name].spread,
             "rounds": len(samples[name].seconds),
             "norms_share": 1 - medians["none"] / medians[name],
+            "norms_share_error": medians["none"]
+            / medians[name]
+            * math.hypot(unsure["none"], unsure[name]),
             "speedup": medians["native"] / medians[name],
         }
         for name in steps

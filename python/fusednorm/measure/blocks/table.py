@@ -2,15 +2,16 @@
 """The table of the blocks, and what its columns mean."""
 
 from fusednorm.measure import environment
-from fusednorm.measure.blocks.run import Result
+from fusednorm.measure.blocks.run import Result, Row
 from fusednorm.measure.text import duration, percent, table
 
-HEADER = ["block", "mode", "pass", "norms", "time", "+-", "norms' share", "x native"]
+HEADER = ["block", "mode", "pass", "norms", "time", "+-", "norms' share", "+- %", "x native"]
 MEANING = (
     "norms: none (identity, the residual adds stay), native (nn.LayerNorm, nn.RMSNorm), converted\n"
     "(fusednorm.convert), fused add (fusednorm's modules; norm(x, residual) does the add, too).\n"
     "time: median of interleaved rounds, +- half the distance of the quartiles.\n"
-    "norms' share: 1 - (time without norms) / time. A share, or a gain, within +- is noise."
+    "norms' share: 1 - (time without norms) / time, +- how far medians of that spread may be off.\n"
+    "A share, or a difference of shares, within that is noise."
 )
 
 
@@ -25,11 +26,17 @@ def cells(result: Result) -> list[list[str]]:
         [
             *(row["block"], row["mode"], row["pass"], row["norms"]),
             *(duration(row["median_seconds"]), percent(row["spread"])),
-            "-" if row["norms"] == "none" else f"{row['norms_share'] * 100:.1f} %",
+            *_share(row),
             f"{row['speedup']:.3f}x",
         ]
         for row in rows
     ]
+
+
+def _share(row: Row) -> tuple[str, str]:
+    if row["norms"] == "none":
+        return "-", "-"
+    return f"{row['norms_share'] * 100:.1f} %", f"{row['norms_share_error'] * 100:.1f}"
 
 
 def summary(result: Result) -> str:
