@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names and signatures of ``apex.normalization``: change the import and the migration is done.
 
 >>> from fusednorm.apex import FusedLayerNorm  # was: from apex.normalization import FusedLayerNorm
@@ -5,7 +6,9 @@
 torch.Size([2, 16])
 
 Where apex is wrong (weights that are zero, several devices, sizes past 2^31) these are right; where
-it is right they agree with it.
+it is right they agree with it. RMSNorm rounds the normalised values to the dtype of the output
+before it multiplies by the weight, as apex's kernels do (``rounding="via_param"``), and casts its
+arguments to the dtype of CUDA's autocast, where that is on.
 """
 
 import numbers
@@ -82,6 +85,91 @@ def mixed_dtype_fused_layer_norm_affine(
     torch.float32
     """
     return _normalize(input, weight, bias, normalized_shape, eps, memory_efficient, weight.dtype)
+
+
+def _rms_normalize(
+    input: Tensor,
+    weight: Tensor | None,
+    normalized_shape: Shape,
+    eps: float,
+    memory_efficient: bool,
+    mixed: bool = False,
+) -> Tensor:
+    if input.is_cuda and torch.is_autocast_enabled("cuda"):
+        cast = torch.get_autocast_dtype("cuda")
+        input, weight = input.to(cast), None if weight is None else weight.to(cast)
+    # apex has no other pairs than these two; f32 weights beside a 16-bit output are rounded once.
+    via_weight = weight is not None and (mixed or weight.dtype == input.dtype)
+    operator = torch.ops.fusednorm.rms_norm
+    if memory_efficient:
+        operator = torch.ops.fusednorm.rms_norm_memory_efficient_forward
+    with torch.autocast(input.device.type, enabled=False):
+        output = operator(
+            input,
+            _shape(normalized_shape),
+            weight,
+            eps,
+            rounding="via_param" if via_weight else "once",
+        )
+    result: Tensor = output[0] if memory_efficient else output
+    return result
+
+
+def fused_rms_norm(
+    input: Tensor, normalized_shape: Shape, eps: float = 1e-6, memory_efficient: bool = False
+) -> Tensor:
+    """Divide by the root of the mean square, without a weight.
+
+    >>> fused_rms_norm(torch.tensor([[-1.0, 1.0]]), 2, eps=0.0)
+    tensor([[-1.,  1.]])
+    """
+    return _rms_normalize(input, None, normalized_shape, eps, memory_efficient)
+
+
+def fused_rms_norm_affine(
+    input: Tensor,
+    weight: Tensor,
+    normalized_shape: Shape,
+    eps: float = 1e-6,
+    memory_efficient: bool = False,
+) -> Tensor:
+    """Normalise with a weight; the result has the dtype of ``input``."""
+    return _rms_normalize(input, weight, normalized_shape, eps, memory_efficient)
+
+
+def mixed_dtype_fused_rms_norm_affine(
+    input: Tensor,
+    weight: Tensor,
+    normalized_shape: Shape,
+    eps: float = 1e-6,
+    memory_efficient: bool = False,
+) -> Tensor:
+    """Normalise with a weight; the result has the dtype of ``weight``.
+
+    >>> x = torch.zeros(2, 4, dtype=torch.bfloat16)
+    >>> mixed_dtype_fused_rms_norm_affine(x, torch.ones(4), 4).dtype
+    torch.float32
+    """
+    return _rms_normalize(input, weight, normalized_shape, eps, memory_efficient, mixed=True)
+
+
+def manual_rms_norm(
+    input: Tensor, normalized_shape: Shape, weight: Tensor | None, eps: float
+) -> Tensor:
+    """Return what apex computes without its kernels: in the dtype of ``weight``, float32 without.
+
+    >>> manual_rms_norm(torch.ones(2, 4, dtype=torch.bfloat16), (4,), None, 1e-6).dtype
+    torch.float32
+    """
+    compute = torch.float64 if input.dtype == torch.float64 else torch.float32
+    return torch.ops.fusednorm.rms_norm(
+        input,
+        _shape(normalized_shape),
+        weight,
+        eps,
+        rounding="via_param",
+        dtype=compute if weight is None else None,
+    )
 
 
 class FusedLayerNorm(Module):
@@ -163,4 +251,78 @@ class MixedFusedLayerNorm(FusedLayerNorm):
             self.eps,
             self.memory_efficient,
             dtype,
+        )
+
+
+class FusedRMSNorm(Module):
+    """apex's module: RMSNorm with a weight in the input's dtype or float32.
+
+    >>> FusedRMSNorm(8, memory_efficient=True)
+    FusedRMSNorm(torch.Size([8]), eps=1e-05, elementwise_affine=True)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Shape,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        memory_efficient: bool = False,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = torch.Size(_shape(normalized_shape))
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.memory_efficient = memory_efficient
+        self.weight: Parameter | None
+        parameter = Parameter(torch.empty(*self.normalized_shape)) if elementwise_affine else None
+        self.register_parameter("weight", parameter)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to one."""
+        if self.weight is not None:
+            torch.nn.init.ones_(self.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise ``input`` over its last dimensions."""
+        return _rms_normalize(
+            input, self.weight, self.normalized_shape, self.eps, self.memory_efficient
+        )
+
+    def extra_repr(self) -> str:
+        """Describe the module as apex does."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class MixedFusedRMSNorm(FusedRMSNorm):
+    """apex's module for a float32 weight and half-precision inputs: float32 comes out.
+
+    >>> norm = MixedFusedRMSNorm(8)
+    >>> norm(torch.zeros(2, 8, dtype=torch.float16)).dtype
+    torch.float32
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Shape,
+        eps: float = 1e-5,
+        *,
+        memory_efficient: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not kwargs.pop("elementwise_affine", True):
+            raise RuntimeError("MixedFusedRMSNorm does not support `elementwise_affine = False`")
+        super().__init__(normalized_shape, eps, True, memory_efficient, **kwargs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise ``input``; the result has the dtype of the weight."""
+        return _rms_normalize(
+            input,
+            self.weight,
+            self.normalized_shape,
+            self.eps,
+            self.memory_efficient,
+            mixed=True,
         )

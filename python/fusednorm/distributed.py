@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from torch._ops import OpOverload
-from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 from torch.distributed.tensor.experimental import register_sharding
 
 from fusednorm._operators import BACKWARD, FORWARD, IN_PLACE, bind, saved_name
@@ -59,5 +60,19 @@ def _strategies(operator: OpOverload) -> Callable[..., Strategies]:
     return strategies
 
 
+def _register(operator: OpOverload) -> None:
+    """Register the rule, and that every argument which is no tensor belongs to DTensor's cache key.
+
+    PyTorch's own choice of that key knows only ``int`` arguments; a placement found for one
+    normalized_shape, output_mask or rounding would be reused for another.
+    """
+    register_sharding(operator)(_strategies(operator))
+    arguments = operator._schema.arguments
+    first = next(i for i, argument in enumerate(arguments) if argument.name == "normalized_shape")
+    named = [argument.name for argument in arguments if argument.kwarg_only]
+    information = RuntimeSchemaInfo(first, named or None, needs_pytree=True)
+    DTensor._op_dispatcher.sharding_propagator.op_to_schema_info[operator] = information
+
+
 for _operator in (*FORWARD, *IN_PLACE, *BACKWARD):
-    register_sharding(_operator)(_strategies(_operator))
+    _register(_operator)

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -40,6 +40,8 @@ def worker(rank, wrapper, port):
     try:
         if wrapper == "dtensor":
             check_dtensor()
+        elif wrapper == "dtensor of the family":
+            check_dtensor_of_the_family()
         else:
             check_data_parallel(wrapper, rank)
         dist.barrier()  # neither process hangs up while the other still reads
@@ -95,6 +97,101 @@ def check_dtensor():
             assert torch.equal(function(sharded[0], (16,)).full_tensor(), function(x, (16,)))
 
 
+def check_sharded(function, tensors, placements, gradients, expected):
+    """Hold function(*tensors) and its gradients on DTensors against those of one process.
+
+    ``expected`` is how the gradient of each tensor is placed.
+    """
+    mesh = dist.device_mesh.init_device_mesh("cpu", (WORLD,))
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    outputs = function(*leaves)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    torch.autograd.backward(outputs[: len(gradients)], gradients)
+    sharded = [
+        distribute_tensor(t, mesh, [p]).requires_grad_()
+        for t, p in zip(tensors, placements, strict=True)
+    ]
+    results = function(*sharded)
+    results = results if isinstance(results, tuple) else (results,)
+    for result, output in zip(results, outputs, strict=True):
+        assert result.placements == (placements[0],), "the rows stay where they are"
+        assert torch.equal(result.full_tensor(), output)
+    torch.autograd.backward(
+        results[: len(gradients)],
+        [distribute_tensor(g, mesh, [placements[0]]) for g in gradients],
+    )
+    for local, leaf, placement in zip(leaves, sharded, expected, strict=True):
+        assert leaf.grad.placements == (placement,), leaf.grad.placements
+        torch.testing.assert_close(leaf.grad.full_tensor(), local.grad, rtol=1e-4, atol=1e-5)
+
+
+def check_dtensor_of_the_family():
+    """Sequence parallel with residuals, and heads sharded with their parameters."""
+    import fusednorm
+    import fusednorm.distributed
+
+    generator = torch.Generator().manual_seed(5)
+
+    def make(*shape):
+        return torch.randn(shape, generator=generator)
+
+    rows, whole, total = Shard(1), Replicate(), Partial()
+    x, r, dy, ds = (make(3, 8, 16) for _ in range(4))
+    w, b = make(16).add(3), make(16)
+    for norm in (
+        lambda x, w, b: fusednorm.rms_norm(x, (16,), w, 1e-5, bias=b, offset=1.0),
+        lambda x, w, b: fusednorm.layer_norm(x, (16,), w, b, offset=1.0),
+        lambda x, w, b: fusednorm.functional.memory_efficient_rms_norm(x, (16,), w, 1e-5, bias=b),
+    ):
+        check_sharded(norm, (x, w, b), (rows, whole, whole), (dy,), (rows, total, total))
+    for add in (
+        lambda x, r, w, b: fusednorm.add_rms_norm(x, r, (16,), w, 1e-5, bias=b),
+        lambda x, r, w, b: fusednorm.add_layer_norm(x, r, (16,), w, b),
+    ):
+        for gradients in ((dy,), (dy, ds)):
+            check_sharded(
+                add, (x, r, w, b), (rows, rows, whole, whole), gradients, (rows, rows, total, total)
+            )
+    # Of the sum alone: the parameters have no gradient. Of an f32 residual beside bf16.
+    mesh = dist.device_mesh.init_device_mesh("cpu", (WORLD,))
+    wide, narrow = (distribute_tensor(t, mesh, [rows]).requires_grad_() for t in (r, x.bfloat16()))
+    y, s = fusednorm.add_rms_norm(narrow, wide, (16,))
+    torch.autograd.backward(
+        (y, s), [distribute_tensor(t, mesh, [rows]) for t in (dy.bfloat16(), ds)]
+    )
+    assert (narrow.grad.dtype, wide.grad.dtype) == (torch.bfloat16, torch.float32)
+    # Heads of tensor parallelism: rows of a head never meet those of another.
+    q, dq, table = make(5, 4, 16), make(5, 4, 16), make(4, 16)
+    heads = Shard(1)
+    for norm in (
+        lambda x, w: fusednorm.rms_norm(x, (16,), w, 1e-5),
+        lambda x, w: fusednorm.layer_norm(x, (16,), w),
+    ):
+        check_sharded(norm, (q, table), (heads, Shard(0)), (dq,), (heads, Shard(0)))
+        check_sharded(norm, (q, table), (Shard(0), whole), (dq,), (Shard(0), total))
+    # A mesh of two dimensions, with every subset of the gradients.
+    plane = dist.device_mesh.init_device_mesh("cpu", (WORLD, 1))
+    for wanted in range(1, 16):
+        both, none = [Shard(0), Shard(1)], [Replicate(), Replicate()]
+        tensors = (make(4, 8, 16), make(4, 8, 16), w, b)
+        leaves = [
+            distribute_tensor(t, plane, place).requires_grad_(bool(wanted >> i & 1))
+            for i, (t, place) in enumerate(zip(tensors, (both, both, none, none)))
+        ]
+        y, _ = fusednorm.add_layer_norm(leaves[0], leaves[1], (16,), *leaves[2:])
+        y.backward(distribute_tensor(tensors[0], plane, both))
+        assert [leaf.grad is not None for leaf in leaves] == [
+            bool(wanted >> i & 1) for i in range(4)
+        ]
+    # In place.
+    with torch.no_grad():
+        y, s = fusednorm.add_rms_norm(x, r, (16,), w)
+        first, second = (distribute_tensor(t.clone(), mesh, [rows]) for t in (x, r))
+        fusednorm.add_rms_norm_(first, second, (16,), distribute_tensor(w, mesh, [whole]))
+        assert torch.equal(first.full_tensor(), y)
+        assert torch.equal(second.full_tensor(), s)
+
+
 def free_port():
     import socket
 
@@ -103,7 +200,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-@pytest.mark.parametrize("wrapper", ["ddp", "fsdp2", "dtensor"])
+@pytest.mark.parametrize("wrapper", ["ddp", "fsdp2", "dtensor", "dtensor of the family"])
 def test_two_processes(wrapper, capsys):
     try:
         mp.spawn(worker, (wrapper, free_port()), nprocs=WORLD)

@@ -239,3 +239,57 @@ def test_apex_modules():
     with pytest.raises(RuntimeError, match="elementwise_affine"):
         fusednorm.apex.MixedFusedLayerNorm(8, elementwise_affine=False)
     assert list(mixed.state_dict()) == ["weight", "bias"]
+
+
+def manual(x, w, eps):
+    """Compute what apex does on the CPU: the product is in the dtype of the weight."""
+    h = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + eps)
+    return h if w is None else w * h.to(w.dtype)
+
+
+@pytest.mark.parametrize("memory_efficient", [False, True])
+def test_apex_rms_functions(memory_efficient):
+    apex = fusednorm.apex
+    x = torch.randn(64, 8, dtype=torch.float16, requires_grad=True)
+    w = torch.rand(8) + 0.5
+    plain = apex.fused_rms_norm(x, 8, memory_efficient=memory_efficient)
+    torch.testing.assert_close(plain, manual(x, None, 1e-6).half())
+    affine = apex.fused_rms_norm_affine(x, w.half(), (8,), 1e-5, memory_efficient)
+    assert affine.dtype == torch.float16
+    assert affine.ne(manual(x, w.half(), 1e-5)).float().mean() < 2e-3  # test_rounding.py says why
+    assert affine.ne(fusednorm.rms_norm(x, (8,), w.half(), 1e-5)).float().mean() > 0.1
+    mixed = apex.mixed_dtype_fused_rms_norm_affine(x, w, (8,), 1e-5, memory_efficient)
+    assert mixed.dtype == torch.float32
+    torch.testing.assert_close(mixed, manual(x, w, 1e-5))
+    mixed.square().sum().backward()
+    assert x.grad.dtype == torch.float16
+    for weight in (None, w, w.half()):
+        ours, theirs = apex.manual_rms_norm(x, (8,), weight, 1e-5), manual(x, weight, 1e-5)
+        torch.testing.assert_close(ours, theirs)  # the dtype as well
+
+
+def test_apex_rms_modules():
+    apex = fusednorm.apex
+    norm = apex.FusedRMSNorm((4, 8), eps=1e-6, elementwise_affine=False)
+    x = torch.randn(2, 4, 8)
+    torch.testing.assert_close(norm(x), torch.nn.functional.rms_norm(x, (4, 8), eps=1e-6))
+    assert repr(norm) == "FusedRMSNorm(torch.Size([4, 8]), eps=1e-06, elementwise_affine=False)"
+    assert list(apex.FusedRMSNorm(8).state_dict()) == ["weight"]
+    assert apex.FusedRMSNorm(8).bfloat16()(torch.randn(2, 8).bfloat16()).dtype == torch.bfloat16
+    mixed = apex.MixedFusedRMSNorm(8, memory_efficient=True)
+    assert mixed(torch.randn(2, 8).bfloat16()).dtype == torch.float32
+    with pytest.raises(RuntimeError, match="elementwise_affine"):
+        apex.MixedFusedRMSNorm(8, elementwise_affine=False)
+
+
+def test_apex_signatures():
+    """As apex has them."""
+    for name in ("fused_rms_norm_affine", "mixed_dtype_fused_rms_norm_affine"):
+        names = list(inspect.signature(getattr(fusednorm.apex, name)).parameters)
+        assert names == ["input", "weight", "normalized_shape", "eps", "memory_efficient"]
+    names = list(inspect.signature(fusednorm.apex.manual_rms_norm).parameters)
+    assert names == ["input", "normalized_shape", "weight", "eps"]
+    for kind in (fusednorm.apex.FusedRMSNorm, fusednorm.apex.FusedLayerNorm):
+        defaults = {p.name: p.default for p in inspect.signature(kind).parameters.values()}
+        del defaults["normalized_shape"]
+        assert defaults == {"eps": 1e-5, "elementwise_affine": True, "memory_efficient": False}
