@@ -1,4 +1,4 @@
-"""``python -m fusednorm``: profile, bench and report."""
+"""``python -m fusednorm``: profile, bench, report and blocks."""
 
 import sys
 

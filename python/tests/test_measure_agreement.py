@@ -43,6 +43,9 @@ def cpp_rows(tmp_path, *words):
 def test_problems_and_minimal_bytes_are_the_same(tmp_path):
     texts = ["forward:f32:3x1000", "backward:f64:257x40", "backward_from_y:bf16/f32/f32:3x1000"]
     texts += ["forward:bf16/f32:8x40:out=none:gamma=none", "backward:f16:8x40:stride=50:out=dgamma"]
+    texts += [f"{kind}:bf16/f32:8x40:op=rms_norm" for kind in ("forward", "backward")]
+    texts += [f"{kind}:bf16:8x40:residual=bf16" for kind in ("forward", "backward")]
+    texts += ["forward:bf16/f32:8x40:op=rms_norm:residual=f32", "backward:f32:8x40:residual=f32"]
     rows = cpp_rows(tmp_path, *texts, "--seconds", "0.001")
     assert [row["problem"] for row in rows] == [str(grammar.parse(text)) for text in texts]
     for row in rows:

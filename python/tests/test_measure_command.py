@@ -17,7 +17,7 @@ from fusednorm.measure import grammar, minimal_bytes, plots, problem, race, text
 from fusednorm.measure.command import main
 
 SMALL = ["--rows", "64", "--cols", "48", "--seconds", "0.01"]
-QUICK = ["--contestants", "2019,native,fusednorm"]
+QUICK = ["--op", "layer_norm", "--contestants", "2019,native,fusednorm"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ QUICK = ["--contestants", "2019,native,fusednorm"]
         (["report", "--profile", "/nowhere.json"], "--profile /nowhere.json: cannot be read"),
         (["report", "--output", "/nowhere/r.html"], "--output /nowhere/r.html: cannot be written"),
         (["bench", "--no-such-option"], "--no-such-option"),
-        (["bench", "forward:f32:8x8:colour=red"], "colour: expected one of op, stride"),
+        (["bench", "forward:f32:8x8:colour=red"], "colour: expected one of op, rounding"),
         (["bench", "forward:f32:8x8:offset=1"], "offset=1: this command takes no such problem"),
         (["bench", "forward:f32:8x8", "--dtype", "f32"], "a problem, or --shape and its like"),
         (["profile", "sideways:f32:8x8"], "sideways: expected one of forward, backward"),
@@ -81,12 +81,13 @@ def test_profile_prints_tables_and_summary_and_writes_files(tmp_path, capsys):
 def test_backward_only(capsys):
     assert main(["profile", *SMALL, *QUICK, "--backward-only"]) == 0
     out = capsys.readouterr().out
-    assert "backward, fusednorm" in out
+    assert "layer_norm backward, fusednorm" in out
     assert "forward, " not in out
 
 
 def test_absent_contestants_say_why_in_a_line(capsys):
-    assert main(["profile", *SMALL, "--contestants", "apex,native", "--device", "cpu"]) == 0
+    words = ["--op", "layer_norm", "--contestants", "apex,native", "--device", "cpu"]
+    assert main(["profile", *SMALL, *words]) == 0
     assert "apex: not timed, has no cpu kernel\n" in capsys.readouterr().out
 
 
@@ -140,7 +141,7 @@ def test_a_profile_that_is_stopped_prints_what_it_has(capsys, monkeypatch):
     assert main(["profile", *SMALL, *QUICK]) == 130
     captured = capsys.readouterr()
     assert "x native" in captured.out
-    assert "\nforward  fusednorm " in captured.out
+    assert "\nlayer_norm  forward  fusednorm " in captured.out
     assert "interrupted" in captured.err
 
 

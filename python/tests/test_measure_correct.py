@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is right: honest results pass in every dtype, each kind of mistake is named."""
 
 import dataclasses
@@ -8,20 +9,21 @@ import pytest
 import torch
 
 from fusednorm.measure import traffic
-from fusednorm.measure.contestants import CONTESTANTS, Contestant
+from fusednorm.measure.contestants import CONTESTANTS, Contestant, Way
 from fusednorm.measure.correct import compare
 from fusednorm.measure.problem import DTYPES, Case
 from fusednorm.measure.race import Race
 
 
-def results(dtype, rows=300, cols=96):
-    race = Race(Case(rows, cols, dtype, dtype), [CONTESTANTS["fusednorm"]])
-    entry = race.entries["fusednorm"]
-    return race, [entry.y, *race._gradients(entry.y)]
+def results(dtype, rows=300, cols=96, op="layer_norm"):
+    race = Race(Case(rows, cols, dtype, dtype, op=op), [CONTESTANTS["fusednorm"]])
+    outputs = race.entries["fusednorm"].outputs
+    values = (*outputs, *race._gradients(outputs))
+    return race, dict(zip(race.case.operation.results, values, strict=True))
 
 
 def verdict(race, values):
-    return compare(race.x, race.dy, race.gamma, race.beta, tuple(values))
+    return compare(race.case.operation, race.inputs, values)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -33,36 +35,36 @@ def test_honest_contestants_are_right(dtype, shape):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("place", "name", "change"),
+    ("name", "change"),
     [
-        (0, "y", lambda t, race: t * 1.05),
-        (1, "dx", lambda t, race: t + 0.1 * t.abs().mean()),  # a mean was not taken away
-        (2, "dgamma", lambda t, race: t * 1.5),
-        (3, "dbeta", lambda t, race: t - race.dy[:4].sum(0)),  # rows left out
+        ("y", lambda t, inputs: t * 1.05),
+        ("dx", lambda t, inputs: t + 0.1 * t.abs().mean()),  # a mean was not taken away
+        ("dgamma", lambda t, inputs: t * 1.5),
+        ("dbeta", lambda t, inputs: t - inputs.dy[:4].sum(0)),  # rows left out
     ],
 )
-def test_a_mistake_is_named(dtype, place, name, change):
+def test_a_mistake_is_named(dtype, name, change):
     race, values = results(dtype)
-    values[place] = change(values[place].detach(), race).to(values[place].dtype)
+    values[name] = change(values[name].detach(), race.inputs).to(values[name].dtype)
     assert verdict(race, values).mistake().startswith(f"{name} is off")
 
 
 def test_one_nan_is_wrong():
     race, values = results("f32")
-    values[1] = values[1].clone()
-    values[1][17, 5] = torch.nan
+    values["dx"] = values["dx"].clone()
+    values["dx"][17, 5] = torch.nan
     assert "dx" in verdict(race, values).mistake()
 
 
 def test_a_single_wrong_element_of_the_last_block_is_seen():
     race, values = results("f32", rows=3000, cols=512)  # more than one block of rows
-    values[0] = values[0].detach().clone()
-    values[0][-1, -1] += 1e-3
+    values["y"] = values["y"].detach().clone()
+    values["y"][-1, -1] += 1e-3
     assert "y" in verdict(race, values).mistake()
 
 
 def wrong(build):
-    return Contestant("wrong", "made wrong", build)
+    return Contestant("wrong", {"layer_norm": Way("made wrong", build)})
 
 
 def test_who_is_wrong_or_raises_gets_no_time():

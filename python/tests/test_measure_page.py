@@ -14,7 +14,7 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     directory = tmp_path_factory.mktemp("page")
-    names = ["--contestants", "2019,native,fusednorm", "--seconds", "0.01"]
+    names = ["--op", "layer_norm", "--contestants", "2019,native,fusednorm", "--seconds", "0.01"]
     profile, bench = directory / "profile.json", directory / "bench.json"
     assert main(["profile", "--shape", "2048x256", *names, "--json", str(profile)]) == 0
     shapes = [w for s in ("64x48", "32x40") for w in ("--shape", s)]

@@ -16,11 +16,18 @@ import pytest
 
 from fusednorm.measure import plots, race, roof
 from fusednorm.measure.command import main
+from fusednorm.measure.operations import OPERATIONS
 from fusednorm.measure.timing import Samples
 
+PASSES = ("forward", "backward")
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "%": 0.01}
-MUST_MOVE = re.compile(r"(\w+): (\S+ \S+) must move; a copy, at (\S+) GB/s, takes (\S+ \S+) for")
-WORDS = ["--contestants", "2019,native,fusednorm", "--seconds", "0.01"]
+MUST_MOVE = re.compile(
+    r"(\w+ \w+): (\S+ \S+) must move; a copy, at (\S+) GB/s, takes (\S+ \S+) for"
+)
+# Three streams and four: shares count what each operation must move.
+PLACES = [f"{op} {which}" for op in ("layer_norm", "add_rms_norm") for which in PASSES]
+BARS = {"layer_norm": 3, "add_rms_norm": 2}  # 2019 had no RMSNorm
+WORDS = ["--op", ",".join(BARS), "--contestants", "2019,native,fusednorm", "--seconds", "0.01"]
 
 
 def number(text):
@@ -68,29 +75,38 @@ def check(seconds, minimal_bytes, copy_rate, share):
 
 
 def facts(lines):
-    """Return the bytes and the copy of each pass."""
+    """Return the bytes and the copy of each operation and pass."""
     found = {}
     for line in lines:
         if match := MUST_MOVE.search(line):
             which, moved, rate, seconds = match.groups()
             found[which] = (number(moved), float(rate))
             assert number(moved) / (float(rate) * 1e9) == pytest.approx(number(seconds), rel=0.01)
-    assert found.keys() == {"forward", "backward"}
+    assert list(found) == PLACES
     return found
 
 
 def check_cells(rows, of_pass):
-    assert len(rows) == 6
+    assert len(rows) == len(PASSES) * sum(BARS.values())
     for cells in rows:
-        check(number(cells["time"]), *of_pass[cells["pass"]], number(cells["of copy"]))
+        place = f"{cells['op']} {cells['pass']}"
+        check(number(cells["time"]), *of_pass[place], number(cells["of copy"]))
+
+
+def test_a_residual_is_two_more_streams_forward_and_one_more_backward(outputs):
+    of_pass, matrix = facts(outputs[0]), 640 * 480 * 4
+    streams = [round(moved / matrix) for moved, _ in of_pass.values()]
+    assert streams == [2, 3, 4, 4]
 
 
 def test_the_summary(outputs):
     lines = outputs[0]
-    top = next(i for i, line in enumerate(lines) if line.startswith("pass "))
+    top = next(i for i, line in enumerate(lines) if line.startswith("op "))
     header = re.split(r"  +", lines[top])
     rows = [
-        re.split(r"  +", line) for line in lines[top + 2 :] if re.match("(for|back)ward  ", line)
+        re.split(r"  +", line)
+        for line in lines[top + 2 :]
+        if re.match(r"\w+_norm +(for|back)ward  ", line)
     ]
     check_cells([dict(zip(header, row, strict=True)) for row in rows], facts(lines))
 
@@ -119,7 +135,7 @@ def test_the_files(outputs):
 def test_the_lines_of_a_sweep(outputs):
     with open(outputs[3]["b.json"]) as file:
         rows = json.load(file)["rows"]
-    lines = [line for line in outputs[1] if re.match("(forward|backward|both) ", line)]
+    lines = [line for line in outputs[1] if re.match(r"\w+_norm +(forward|backward|both) ", line)]
     assert len(lines) == len(rows)
     for line, row in zip(lines, rows, strict=True):
         time, rate, copy, share = re.search(
@@ -132,13 +148,15 @@ def test_the_lines_of_a_sweep(outputs):
 
 def test_the_picture(outputs):
     of_pass = facts(outputs[0])
-    for axes in outputs[2].axes:
-        moved, rate = of_pass[axes.get_title(loc="left")]
+    panels = {f"{OPERATIONS[op].title} {which}": (op, which) for op in BARS for which in PASSES}
+    assert [axes.get_title(loc="left") for axes in outputs[2].axes] == list(panels)
+    for axes, (op, which) in zip(outputs[2].axes, panels.values(), strict=True):
+        moved, rate = of_pass[f"{op} {which}"]
         # The dotted line is the copy's time, and each bar's label has the bar's.
         dotted = axes.lines[0].get_xdata()[0] * 1e-3
         assert dotted == pytest.approx(moved / (rate * 1e9), rel=0.01)
         labels = [t for t in axes.texts if "of copy" in t.get_text()]
-        assert len(labels) == 3
+        assert len(labels) == BARS[op]
         for place, label in enumerate(labels):
             time, share = re.match(r"(\S+ \w+), (\S+ %) of copy", label.get_text()).groups()
             check(number(time), moved, rate, number(share))
@@ -162,11 +180,11 @@ def test_the_page(outputs):
     of_profile = next(t for t in tables(page) if "of copy" in t[0])
     check_cells(of_profile, of_pass)
     sweep = next(t for t in tables(page) if "share of copy" in t[0])
-    warm = [r for r in sweep if r["pass"] in of_pass and r["buffers"] == "warm"]
-    assert warm
+    warm = [r for r in sweep if r["pass"] in PASSES and r["buffers"] == "warm"]
+    assert {r["op"] for r in warm} == set(BARS)
     for row in warm:
         if row["dtype"] == "f32":
-            moved = of_pass[row["pass"]][0]
+            moved = of_pass[f"{row['op']} {row['pass']}"][0]
             assert moved / number(row["time"]) * 1e-9 == pytest.approx(float(row["GB/s"]), rel=0.01)
         share = float(row["GB/s"]) / float(row["copy GB/s"])
         assert share == pytest.approx(float(row["share of copy"]), rel=0.01)

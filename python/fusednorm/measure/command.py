@@ -1,75 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: ``profile``, ``bench`` and ``report``."""
+"""The command line: ``profile``, ``bench``, ``report`` and ``blocks``."""
 
 import argparse
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 import fusednorm
 from fusednorm import _build
-from fusednorm.measure import bench, environment, profile, store
+from fusednorm.measure import bench, profile, store
+from fusednorm.measure.arguments import Parser, at_least_one, names, one_of, remark, seconds
+from fusednorm.measure.arguments import device as device_of
+from fusednorm.measure.blocks import command as blocks
 from fusednorm.measure.buffers import BUFFERS, can_choose
-from fusednorm.measure.contestants import CONTESTANTS, chosen
+from fusednorm.measure.contestants import CONTESTANTS, check_names
 from fusednorm.measure.grammar import parse_shape
 from fusednorm.measure.mistakes import BadInput
-from fusednorm.measure.problem import DTYPES, PASSES, Case, check_device, of_text
+from fusednorm.measure.operations import OPERATIONS, check_operations
+from fusednorm.measure.problem import DTYPES, PASSES, Case, of_text
 from fusednorm.measure.shapes import grid_shapes, listed_shapes
+from fusednorm.measure.summary import summary
 
 INTERRUPTED = 130
 CLOSED_PIPE = 141  # as a shell has it for a process that SIGPIPE ended
 DEFAULT_SHAPE = "bert-base"  # of a profile
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(message)
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: expected a whole number, at least 1")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds above zero")
-    return value
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all three commands."""
-    top = _Parser(prog="python -m fusednorm", description=__doc__)
+    """Return the parser of all commands."""
+    top = Parser(prog="python -m fusednorm", description=__doc__)
     built = f"built for torch {_build.TORCH_VERSION}, {'with' if _build.WITH_CUDA else 'no'} CUDA"
     top.add_argument("--version", action="version", version=f"{fusednorm.__version__}, {built}")
-    commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    commands = top.add_subparsers(dest="command", required=True, parser_class=Parser)
     one = commands.add_parser("profile", help="one shape, operator by operator, side by side")
     sweep = commands.add_parser("bench", help="the sweep over shapes")
     page = commands.add_parser("report", help="one HTML page of both")
+    blocks.add_options(commands.add_parser("blocks", help="the norms' share of a model's block"))
 
     for command in (one, sweep):
-        command.add_argument("--rows", type=_at_least_one)
-        command.add_argument("--cols", type=_at_least_one)
+        command.add_argument("--rows", type=at_least_one)
+        command.add_argument("--cols", type=at_least_one)
         command.add_argument("--param-dtype", help="of gamma and beta; default the dtype")
-        command.add_argument("--contestants", type=_names, help=", ".join(CONTESTANTS))
-        command.add_argument("--seconds", type=_seconds, help="of rounds for each pass")
+        command.add_argument("--contestants", type=names, help=", ".join(CONTESTANTS))
+        command.add_argument("--seconds", type=seconds, help="of rounds for each pass")
         command.add_argument("--json", metavar="FILE")
         command.add_argument("--csv", metavar="FILE")
         command.add_argument("--plot", metavar="DIR", help="draw pictures into it")
-    for command in (one, sweep, page):
+    of_all = ", ".join(OPERATIONS)
+    profiled = ",".join(profile.OPERATIONS_PROFILED)
+    for command, default in ((one, profiled), (sweep, "layer_norm"), (page, profiled)):
+        command.add_argument("--op", type=names, help=f"some of {of_all}; default {default}")
         command.add_argument("--device", help="cpu or cuda; default cuda where there is one")
 
     problem = "as in backward:bf16/f32:8192x1024; problems/problem.h has the grammar"
@@ -78,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
     one.add_argument("--shape", help="ROWSxCOLS or a name of problems/shapes.csv")
     one.add_argument("--dtype", help="f64, f32, f16 or bf16; default f32")
-    one.add_argument("--threads", type=_at_least_one)
+    one.add_argument("--threads", type=at_least_one)
     group = one.add_mutually_exclusive_group()
     group.add_argument("--backward-only", action="store_true")
     group.add_argument("--forward-only", action="store_true")
@@ -88,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("--dtype", action="append", help="may be repeated; default f32 and bf16")
     sweep.add_argument("--pass", dest="passes", action="append", help="forward, backward or both")
     sweep.add_argument("--buffers", action="append", help="warm or fresh; default both")
-    sweep.add_argument("--threads", type=_at_least_one, action="append", help="may be repeated")
+    sweep.add_argument("--threads", type=at_least_one, action="append", help="may be repeated")
     sweep.add_argument("--quick", action="store_true", help="two minutes instead of twenty")
     sweep.add_argument("--resume", metavar="FILE", help="keep finished cases there; go on from it")
 
@@ -96,19 +78,6 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument("--bench", metavar="FILE", action="append", help="of `bench --json`")
     page.add_argument("--output", metavar="FILE", default="fusednorm-report.html")
     return top
-
-
-def _device(asked: str | None) -> str:
-    if asked is None:
-        return "cuda" if torch.cuda.is_available() and _build.WITH_CUDA else "cpu"
-    check_device(asked)
-    return asked
-
-
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise BadInput(f"{option} {value}: expected one of {', '.join(known)}")
-    return value
 
 
 def _shapes(arguments: argparse.Namespace, named: list[str]) -> list[tuple[int, int]]:
@@ -121,19 +90,6 @@ def _shapes(arguments: argparse.Namespace, named: list[str]) -> list[tuple[int, 
 def _check_spelled_once(problem: str, options: list[object]) -> None:
     if any(options):
         raise BadInput(f"{problem}: expected a problem, or --shape and its like, not both")
-
-
-def _remark(threads: list[int]) -> None:
-    """Say on stderr what will make the measurement worse than it could be."""
-    cores = os.cpu_count() or 1
-    remarks = [environment.busy()]
-    remarks += [
-        f"--threads {count}: this machine has {cores} cores, so threads will wait for each other"
-        for count in threads
-        if count > cores
-    ]
-    for remark in filter(None, remarks):
-        print(f"fusednorm: {remark}", file=sys.stderr)
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
@@ -163,31 +119,33 @@ def _keep(arguments: argparse.Namespace, result: profile.Profile | bench.Sweep) 
 
 def run_profile(arguments: argparse.Namespace) -> int:
     """Run ``profile``."""
-    device = _device(arguments.device)
+    device = device_of(arguments.device)
     one_pass = arguments.backward_only or arguments.forward_only
     if arguments.problem:
         options = [arguments.shape, arguments.rows, arguments.dtype, arguments.param_dtype]
-        _check_spelled_once(arguments.problem, [*options, one_pass])
+        _check_spelled_once(arguments.problem, [*options, arguments.op, one_pass])
         case, which = of_text(arguments.problem, device)
-        passes = [which]
+        cases, passes = [case], [which]
     else:
-        dtype = _one_of("--dtype", arguments.dtype or "f32", tuple(DTYPES))
-        params = _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
+        dtype = one_of("--dtype", arguments.dtype or "f32", tuple(DTYPES))
+        params = one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
         named = [arguments.shape] if arguments.shape else []
         shapes = _shapes(arguments, named) or [parse_shape("--shape", DEFAULT_SHAPE)]
         if len(shapes) > 1:
             raise BadInput("--shape, --rows and --cols: expected one shape")
-        case = Case(*shapes[0], dtype, params, device)
+        ops = check_operations(arguments.op or profile.OPERATIONS_PROFILED)
+        cases = [Case(*shapes[0], dtype, params, device, op) for op in ops]
         passes = ["forward", "backward"]
         if one_pass:
             passes = ["backward" if arguments.backward_only else "forward"]
-    contestants = chosen(arguments.contestants)
+    check_names(arguments.contestants)
     _check_outputs(arguments)
-    _remark([arguments.threads] if arguments.threads else [])
+    remark([arguments.threads] if arguments.threads else [])
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    result = profile.run(case, contestants, passes, arguments.seconds or profile.SECONDS)
-    print(profile.summary(result))
+    limit = arguments.seconds or profile.SECONDS
+    result = profile.run(cases, arguments.contestants, passes, limit)
+    print(summary(result))
     return _keep(arguments, result)
 
 
@@ -195,25 +153,28 @@ def _problems(arguments: argparse.Namespace, device: str) -> list[tuple[Case, li
     """Return the cases and passes of a sweep, spelled as problems or by --shape and its like."""
     if arguments.problems:
         options = [arguments.shape, arguments.rows, arguments.dtype, arguments.param_dtype]
-        _check_spelled_once(arguments.problems[0], [*options, arguments.passes, arguments.grid])
+        options += [arguments.op, arguments.passes, arguments.grid]
+        _check_spelled_once(arguments.problems[0], options)
         found: dict[Case, list[str]] = {}
         for case, which in (of_text(text, device) for text in arguments.problems):
             found.setdefault(case, []).append(which)
         return list(found.items())
+    ops = check_operations(arguments.op or ["layer_norm"])
     dtypes = arguments.dtype or ["f32", "bf16"]
     for dtype in dtypes:
-        _one_of("--dtype", dtype, tuple(DTYPES))
-        _one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
+        one_of("--dtype", dtype, tuple(DTYPES))
+        one_of("--param-dtype", arguments.param_dtype or dtype, (dtype, "f32"))
     passes = arguments.passes or (["forward", "backward"] if arguments.quick else list(PASSES))
     for which in passes:
-        _one_of("--pass", which, PASSES)
+        one_of("--pass", which, PASSES)
     shapes = _shapes(arguments, arguments.shape or [])
     if arguments.grid:
         shapes += [(shape.rows, shape.cols) for shape in grid_shapes()]
     listed = listed_shapes("quick" if arguments.quick else "bench")
     shapes = shapes or [(shape.rows, shape.cols) for shape in listed]
     return [
-        (Case(*shape, dtype, arguments.param_dtype or dtype, device), passes)
+        (Case(*shape, dtype, arguments.param_dtype or dtype, device, op), passes)
+        for op in ops
         for dtype in dtypes
         for shape in shapes
     ]
@@ -222,11 +183,10 @@ def _problems(arguments: argparse.Namespace, device: str) -> list[tuple[Case, li
 def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
     quick = arguments.quick
     for kind in arguments.buffers or []:
-        _one_of("--buffers", kind, BUFFERS)
+        one_of("--buffers", kind, BUFFERS)
     problems = _problems(arguments, device)
-    contestants = chosen(arguments.contestants)
+    check_names(arguments.contestants)
     if quick and not arguments.contestants:
-        contestants = [c for c in contestants if c.name != "compile"]
         print("compile: left out by --quick, as it compiles every shape; --contestants names it")
     kinds = arguments.buffers or (["warm"] if quick else list(BUFFERS))
     if device == "cpu" and not can_choose():
@@ -236,17 +196,19 @@ def _plan(arguments: argparse.Namespace, device: str) -> bench.Plan:
         problems,
         kinds,
         arguments.threads or [torch.get_num_threads()],
-        contestants,
+        arguments.contestants,
+        ("compile",) if quick else (),
         device,
         arguments.seconds or (bench.QUICK_SECONDS if quick else bench.FULL_SECONDS),
+        listed=not (arguments.problems or arguments.shape or arguments.rows or arguments.grid),
     )
 
 
 def run_bench(arguments: argparse.Namespace) -> int:
     """Run ``bench``."""
-    plan = _plan(arguments, _device(arguments.device))
+    plan = _plan(arguments, device_of(arguments.device))
     _check_outputs(arguments)
-    _remark(plan.threads)
+    remark(plan.threads)
     return _keep(arguments, bench.run(plan, arguments.resume))
 
 
@@ -259,7 +221,8 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.profile:
         measured = store.read_json("--profile", arguments.profile, "profile")
     else:
-        measured, measured_sweeps = _measure(_device(arguments.device), bool(sweeps))
+        ops = check_operations(arguments.op or profile.OPERATIONS_PROFILED)
+        measured, measured_sweeps = _measure(device_of(arguments.device), ops, bool(sweeps))
         sweeps += measured_sweeps
         if any(document["interrupted"] for document in (measured, *measured_sweeps)):
             print("interrupted: no report was written", file=sys.stderr)
@@ -269,15 +232,19 @@ def run_report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(device: str, with_sweep: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _measure(
+    device: str, ops: list[str], with_sweep: bool
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Measure what a report shows: a profile and, unless one is given, a sweep."""
-    _remark([])
-    case = Case(*parse_shape("--shape", DEFAULT_SHAPE), device=device)
-    result = profile.run(case, chosen(None), ["forward", "backward"], profile.SECONDS)
-    print(profile.summary(result))
+    remark([])
+    shape = parse_shape("--shape", DEFAULT_SHAPE)
+    cases = [Case(*shape, device=device, op=op) for op in ops]
+    result = profile.run(cases, None, ["forward", "backward"], profile.SECONDS)
+    print(summary(result))
     if with_sweep or result.interrupted:
         return result.as_dict(), []
-    quick = parser().parse_args(["bench", "--quick", "--device", device])
+    words = ["bench", "--quick", "--device", device, "--op", ",".join(ops)]
+    quick = parser().parse_args(words)
     return result.as_dict(), [bench.run(_plan(quick, device), None).as_dict()]
 
 
@@ -290,7 +257,12 @@ def _leave(interrupted: bool) -> int:
 
 def main(words: list[str]) -> int:
     """Run a command and return its exit code; bad input is one line and 2."""
-    commands = {"profile": run_profile, "bench": run_bench, "report": run_report}
+    commands = {
+        "profile": run_profile,
+        "bench": run_bench,
+        "report": run_report,
+        "blocks": blocks.run,
+    }
     try:
         arguments = parser().parse_args(words)
         code = commands[arguments.command](arguments)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fusednorm.measure import evidence, plots, store
-from fusednorm.measure.contestants import CONTESTANTS
-from fusednorm.measure.profile import Profile, copies, summary_cells
+from fusednorm.measure.operations import OPERATIONS
+from fusednorm.measure.profile import Profile
+from fusednorm.measure.summary import WORDS, copies, heading, summary_cells
 from fusednorm.measure.text import duration, percent
 
 STYLE = """
@@ -20,7 +21,8 @@ h1 { font-size: 1.6rem } h2 { margin-top: 2.2rem } h3 { margin-bottom: .3rem; fo
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd }
 .words1 td:nth-child(1), .words1 th:nth-child(1), .words2 td:nth-child(-n+2),
-.words2 th:nth-child(-n+2), .words3 td, .words3 th, .words8 td:nth-child(-n+2) { text-align: left }
+.words2 th:nth-child(-n+2), .words3 td:nth-child(-n+3), .words3 th:nth-child(-n+3),
+.words8 td:nth-child(-n+3) { text-align: left }
 tr.ours { background: #fdeee3; font-weight: 600 }
 img { max-width: 100%; margin: 1rem 0 } pre { background: #f4f4f4; padding: .8rem; overflow: auto }
 .wide { overflow-x: auto } details { margin: .6rem 0 } footer { margin-top: 3rem; color: #555 }
@@ -46,44 +48,58 @@ def _pictures(paths: list[str]) -> str:
     return "\n".join(tags)
 
 
+def _absent(document: dict[str, Any]) -> str:
+    """List who was not timed and why, each reason once for the operations that it holds for."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for op, of_one in document["absent"].items():
+        for name, reason in of_one.items():
+            reasons.setdefault((name, reason), []).append(op)
+    if not reasons:
+        return ""
+    told = "".join(
+        f"<li><b>{escape(name)}</b> ({', '.join(ops)}): {escape(reason)}</li>"
+        for (name, reason), ops in reasons.items()
+    )
+    return f"<p>Not timed:</p><ul>{told}</ul>"
+
+
+def _errors(document: dict[str, Any]) -> str:
+    errors = {(r["op"], r["contestant"]): r["errors"] for r in document["rows"]}
+    names = list(dict.fromkeys(n for op in document["ops"] for n in OPERATIONS[op].results))
+    cells = [
+        [*who, *(f"{of[n]:.1e}" if n in of else "" for n in names)] for who, of in errors.items()
+    ]
+    return _table(["op", "contestant", *names], cells, words=2)
+
+
 def _profile(document: dict[str, Any]) -> str:
-    case = document["case"]
     result = Profile(**{key: value for key, value in document.items() if key != "kind"})
     parts = [
-        f"<h2>Profile: {case['rows']} x {case['cols']} {case['dtype']} on {case['device']}</h2>",
+        f"<h2>Profile: {escape(heading(result))} on {document['case']['device']}</h2>",
         "<p>Every contestant was first held against the formula in f64; one that is wrong gets no"
         " time. Contestants take turns with a copy of the same size.</p>",
         *(f"<p>{escape(line)}.</p>" for line in copies(result)),
-        _table(*summary_cells(result), words=2, ours=1),
-    ]
-    if absent := document["absent"]:
-        told = "".join(f"<li><b>{escape(k)}</b>: {escape(v)}</li>" for k, v in absent.items())
-        parts.append(f"<p>Not timed:</p><ul>{told}</ul>")
-    errors = {r["contestant"]: r["errors"] for r in document["rows"]}
-    names = ["y", "dx", "dgamma", "dbeta"]
-    parts += [
+        _table(*summary_cells(result), words=WORDS, ours=2),
+        _absent(document),
         "<h3>Largest error against f64, over the root mean square</h3>",
-        _table(
-            ["contestant", *names],
-            [[c, *(f"{e[n]:.1e}" for n in names)] for c, e in errors.items()],
-        ),
+        _errors(document),
         "<h2>Operator by operator</h2>",
         "<p>torch.profiler, times of one call. Totals and shares include what an operator calls."
         "</p>",
     ]
     for table in document["tables"]:
-        what = CONTESTANTS[table["contestant"]].what
-        parts.append(f"<h3>{escape(table['pass'])}, {escape(table['contestant'])}: {what}</h3>")
+        place = f"{table['op']} {table['pass']}, {table['contestant']}: {table['what']}"
+        parts.append(f"<h3>{escape(place)}</h3>")
         parts.append(_table(table["header"], table["rows"]))
     return "\n".join(parts)
 
 
 def _bench(document: dict[str, Any]) -> str:
-    header = ["contestant", "pass", "dtype", "rows", "cols", "threads", "buffers", "time", "+-"]
-    header += ["GB/s", "copy GB/s", "share of copy"]
+    header = ["contestant", "op", "pass", "dtype", "rows", "cols", "threads", "buffers"]
+    header += ["time", "+-", "GB/s", "copy GB/s", "share of copy"]
     cells = [
         [
-            *(r["contestant"], r["pass"], r["dtype"], str(r["rows"]), str(r["cols"])),
+            *(r["contestant"], r["op"], r["pass"], r["dtype"], str(r["rows"]), str(r["cols"])),
             *(str(r["threads"]), r["buffers"], duration(r["median_seconds"])),
             *(percent(r["spread"]), f"{r['gigabytes_per_second']:.1f}"),
             *(f"{r['copy_gigabytes_per_second']:.1f}", f"{r['share_of_copy']:.3f}"),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How pictures look: one colour and marker a contestant, told apart by colour-blind readers too."""
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from fusednorm.measure.mistakes import BadInput
 
 @dataclass(frozen=True)
 class Look:
-    """A colour of the Okabe-Ito palette, and a marker."""
+    """A colour of the Okabe-Ito palette, or a grey beside it, and a marker."""
 
     colour: str
     marker: str
@@ -23,6 +24,8 @@ LOOKS = {
     "transformer_engine": Look("#F0E442", "D"),
     "liger": Look("#CC79A7", "P"),
     "quack": Look("#0072B2", "X"),
+    "flash_attn": Look("#666666", "p"),
+    "unfused": Look("#A0A0A0", "d"),
     "fusednorm": Look("#D55E00", "*"),
 }
 # The parts of the unfused bar, the longest first.

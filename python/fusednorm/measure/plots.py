@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from fusednorm.measure.operations import OPERATIONS
 from fusednorm.measure.palette import LOOKS, PARTS, check_matplotlib, figure, plain, save
 from fusednorm.measure.race import Row
 from fusednorm.measure.rates import rates
@@ -15,15 +16,14 @@ __all__ = ["check_matplotlib", "draw_bench", "draw_profile"]
 
 # Lines over columns show matrices that are larger than caches; below, calls cost more than bytes.
 LEAST_BYTES = 8 << 20
-PASSES = ("forward", "backward", "both")
 LEGEND = {"fontsize": 8.5, "frameon": False}
 
 
-def _parts(document: dict[str, Any], which: str, name: str) -> list[tuple[str, float]]:
+def _parts(document: dict[str, Any], row: Row) -> list[tuple[str, float]]:
     """Return the operators of a contestant and their shares of its own time, the longest first."""
     cuda = document["case"]["device"] != "cpu"
     for table in document["tables"]:
-        if table["contestant"] == name and table["pass"] == which:
+        if all(table[key] == row[key] for key in ("op", "pass", "contestant")):
             if cuda:  # kernels have no children: they are the lines without CPU time
                 lines = [
                     (x["name"], x["device_total"]) for x in table["lines"] if not x["self_cpu"]
@@ -41,30 +41,32 @@ def _parts(document: dict[str, Any], which: str, name: str) -> list[tuple[str, f
 
 
 def draw_profile(document: dict[str, Any], directory: str) -> list[str]:
-    """Draw (a): a bar a contestant and pass, cut into its operators, against a copy's time."""
+    """Draw (a): a bar a contestant, operation and pass, cut into its operators, against a copy."""
     rows = [r for r in document["rows"] if r["buffers"] == "warm"]
-    passes = [p for p in PASSES if any(r["pass"] == p for r in rows)]
-    count = max(sum(r["pass"] == p for r in rows) for p in passes)
-    drawing = figure(9, (0.9 + 0.42 * count) * len(passes) + 0.5)
-    panels = drawing.subplots(len(passes), 1, squeeze=False)[:, 0]
-    for axes, which in zip(panels, passes, strict=True):
-        _bars(axes, document, [r for r in rows if r["pass"] == which], which)
+    panels = list(dict.fromkeys((r["op"], r["pass"]) for r in rows))
+    mine = [[r for r in rows if (r["op"], r["pass"]) == panel] for panel in panels]
+    heights = [0.9 + 0.42 * len(bars) for bars in mine]
+    drawing = figure(9, sum(heights) + 0.5)
+    stacked = drawing.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (op, which), bars in zip(stacked, panels, mine, strict=True):
+        _bars(axes, document, bars, f"{OPERATIONS[op].title} {which}")
     case = document["case"]
     drawing.suptitle(
-        f"LayerNorm {case['rows']} x {case['cols']} {case['dtype']} on {case['device']}: "
-        "from 2019's operators to one",
+        f"{case['rows']} x {case['cols']} {case['dtype']} on {case['device']}: "
+        "from many operators to one",
         fontsize=11,
     )
     note = "bar: median time, cut by the profiler's shares; dotted: the same bytes as a plain copy"
     return [save(drawing, str(Path(directory) / "profile.png"), document["environment"], note)]
 
 
-def _bars(axes: Any, document: dict[str, Any], rows: list[Row], which: str) -> None:
+def _bars(axes: Any, document: dict[str, Any], rows: list[Row], title: str) -> None:
     longest = max(r["median_seconds"] for r in rows)
-    base = next((r["median_seconds"] for r in rows if r["contestant"] == "2019"), None)
+    seconds_of = {r["contestant"]: r["median_seconds"] for r in rows}
+    base = next((name for name in ("2019", "native") if name in seconds_of), None)
     for place, row in enumerate(rows):
         seconds, left = row["median_seconds"], 0.0
-        parts = _parts(document, which, row["contestant"])
+        parts = _parts(document, row)
         whole = sum(share for _, share in parts)
         for (name, share), colour in zip(parts, PARTS, strict=False):
             width = seconds * share / whole
@@ -80,33 +82,33 @@ def _bars(axes: Any, document: dict[str, Any], rows: list[Row], which: str) -> N
                 )
             left += width
         told = f"{duration(seconds)}, {percent(row['share_of_copy'])} of copy"
-        if base and base > seconds:
-            told += f", {times(base / seconds)} faster"
+        if base and seconds_of[base] > seconds:
+            told += f", {times(seconds_of[base] / seconds)} {base}"
         axes.text((seconds + longest * 0.01) * 1e3, place, told, va="center", fontsize=9)
     axes.axvline(rates(rows[0]).seconds_as_copy * 1e3, color="black", linestyle=":", linewidth=1)
     axes.set_yticks(range(len(rows)), [r["contestant"] for r in rows])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1e3 * 1.3)
-    axes.set_title(which, loc="left", fontsize=10)
+    axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel("milliseconds", fontsize=9)
     plain(axes)
 
 
 def draw_bench(document: dict[str, Any], directory: str) -> list[str]:
-    """Draw (b) for each dtype, and (c) where a grid was measured."""
+    """Draw (b) for each operation and dtype, and (c) where a grid was measured."""
     rows = [r for r in document["rows"] if r["buffers"] == "warm" and r["method"] != "graph"]
     most = max((r["threads"] for r in rows), default=0)
     rows = [r for r in rows if r["threads"] == most]
     grid = {(s.rows, s.cols) for s in grid_shapes()}
     drawn = []
-    for dtype in dict.fromkeys(r["dtype"] for r in rows):
-        mine = [r for r in rows if r["dtype"] == dtype]
+    for op, dtype in dict.fromkeys((r["op"], r["dtype"]) for r in rows):
+        mine = [r for r in rows if (r["op"], r["dtype"]) == (op, dtype)]
         lines = [r for r in mine if r["minimal_bytes"] >= LEAST_BYTES]
         if len({r["cols"] for r in lines}) > 1:
-            drawn.append(_draw_shares(document, lines, dtype, directory))
+            drawn.append(_draw_shares(document, lines, directory))
         cells = [r for r in mine if (r["rows"], r["cols"]) in grid]
         if len({(r["rows"], r["cols"]) for r in cells}) >= 9:
-            drawn.append(_draw_speedup(document, cells, dtype, directory))
+            drawn.append(_draw_speedup(document, cells, directory))
     return drawn
 
 
@@ -115,6 +117,11 @@ def _panels(rows: list[Row], width: float, height: float) -> tuple[Any, dict[str
     drawing = figure(width if len(passes) > 1 else width * 0.6, height)
     axes = drawing.subplots(1, len(passes), squeeze=False, sharey=True)[0]
     return drawing, dict(zip(passes, axes, strict=True))
+
+
+def _of(row: Row) -> tuple[str, str]:
+    """Name the operation and dtype of a picture, for its title and its file."""
+    return f"{OPERATIONS[row['op']].title} {row['dtype']}", f"{row['op']}-{row['dtype']}"
 
 
 def _short(value: float) -> str:
@@ -129,7 +136,7 @@ def _short(value: float) -> str:
     return f"{value:g}"
 
 
-def _draw_shares(document: dict[str, Any], rows: list[Row], dtype: str, directory: str) -> str:
+def _draw_shares(document: dict[str, Any], rows: list[Row], directory: str) -> str:
     drawing, panels = _panels(rows, 9, 3.9)
     for which, axes in panels.items():
         for name in dict.fromkeys(r["contestant"] for r in rows):
@@ -155,14 +162,13 @@ def _draw_shares(document: dict[str, Any], rows: list[Row], dtype: str, director
     first.set_ylabel("share of a copy's bandwidth", fontsize=9)
     handles, labels = first.get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside right upper", **LEGEND)
-    drawing.suptitle(
-        f"LayerNorm {dtype}: minimal bytes a second, as a share of a copy", fontsize=11
-    )
-    path = str(Path(directory) / f"share-{dtype}.png")
+    title, name = _of(rows[0])
+    drawing.suptitle(f"{title}: minimal bytes a second, as a share of a copy", fontsize=11)
+    path = str(Path(directory) / f"share-{name}.png")
     return save(drawing, path, document["environment"], "dotted: a copy in the same run")
 
 
-def _draw_speedup(document: dict[str, Any], rows: list[Row], dtype: str, directory: str) -> str:
+def _draw_speedup(document: dict[str, Any], rows: list[Row], directory: str) -> str:
     drawing, panels = _panels(rows, 9, 4.2)
     heights, widths = (sorted({r[k] for r in rows}) for k in ("rows", "cols"))
     image = None
@@ -194,6 +200,7 @@ def _draw_speedup(document: dict[str, Any], rows: list[Row], dtype: str, directo
     next(iter(panels.values())).set_ylabel("rows", fontsize=9)
     scale = drawing.colorbar(image, ax=list(panels.values()), ticks=[-3, -2, -1, 0, 1, 2, 3])
     scale.ax.set_yticklabels(["1/8x", "1/4x", "1/2x", "1x", "2x", "4x", "8x"], fontsize=8)
-    drawing.suptitle(f"LayerNorm {dtype}: fusednorm's speed-up over torch's native", fontsize=11)
-    path = str(Path(directory) / f"speedup-{dtype}.png")
+    title, name = _of(rows[0])
+    drawing.suptitle(f"{title}: fusednorm's speed-up over torch's native", fontsize=11)
+    path = str(Path(directory) / f"speedup-{name}.png")
     return save(drawing, path, document["environment"], "orange: fusednorm is faster")

@@ -9,6 +9,7 @@ import torch
 from fusednorm.measure import grammar
 from fusednorm.measure.minimal_bytes import minimal_bytes
 from fusednorm.measure.mistakes import BadInput
+from fusednorm.measure.operations import OPERATIONS, Operation
 
 DTYPES = {
     "f64": torch.float64,
@@ -18,12 +19,15 @@ DTYPES = {
 }
 PASSES = ("forward", "backward", "both")
 
-# Tensors of the size of x that a pass makes and drops: the 2019 composite, the greediest, has four
-# products and three gradients in its backward pass.
-TEMPORARY_MATRICES = 8
-# And that are always there: x, dy and the target of the copy.
-SHARED_MATRICES = 3 + TEMPORARY_MATRICES
-# The output of each contestant and what it keeps for the backward pass besides x.
+# Tensors of the size of x that a pass makes and drops. The greediest is torch's RMSNorm backward on
+# the CPU in 16 bits: five f32 ones at a time.
+TEMPORARY_MATRICES = 10
+# And that are always there: x, dy and the target of the copy; what that RMSNorm keeps beyond the
+# others. With a residual: residual and ds.
+SHARED_MATRICES = 3 + 3 + TEMPORARY_MATRICES
+ADDED_MATRICES = 2
+# The output of each contestant and what it keeps for the backward pass besides x; with a residual,
+# its sum.
 MATRICES_EACH = 2
 
 
@@ -36,6 +40,12 @@ class Case:
     dtype: str = "f32"
     param_dtype: str = "f32"
     device: str = "cpu"
+    op: str = "layer_norm"  # of OPERATIONS
+
+    @property
+    def operation(self) -> Operation:
+        """What is computed."""
+        return OPERATIONS[self.op]
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -55,8 +65,9 @@ class Case:
     def problems(self, which: str) -> list[grammar.Problem]:
         """Return what a pass computes; ``both`` is a forward and a backward pass."""
         kinds = ("forward", "backward") if which == "both" else (which,)
-        dtypes = (self.dtype, self.param_dtype, self.dtype)
-        return [grammar.Problem(kind, *dtypes, self.rows, self.cols) for kind in kinds]
+        what = f"{self.dtype}/{self.param_dtype}:{self.rows}x{self.cols}:op={self.operation.norm}"
+        what += f":residual={self.dtype}" if self.operation.adds else ""
+        return [grammar.parse(f"{kind}:{what}") for kind in kinds]
 
     def minimal_bytes(self, which: str) -> int:
         """Return the bytes that a pass cannot avoid moving.
@@ -68,17 +79,24 @@ class Case:
 
     def __str__(self) -> str:
         params = "" if self.param_dtype == self.dtype else f" (parameters {self.param_dtype})"
-        return f"{self.rows} x {self.cols} {self.dtype}{params} on {self.device}"
+        shape = f"{self.rows} x {self.cols} {self.dtype}{params}"
+        return f"{self.operation.title} {shape} on {self.device}"
 
 
 def of_text(text: str, device: str) -> tuple[Case, str]:
     """Return the case and the pass of a problem text; BadInput where none of it is measured here.
 
-    >>> of_text("backward:bf16/f32:bert-large", "cpu")[1]
-    'backward'
+    >>> case, which = of_text("backward:bf16/f32:bert-large:op=rms_norm", "cpu")
+    >>> str(case), which
+    ('RMSNorm 8192 x 1024 bf16 (parameters f32) on cpu', 'backward')
     """
     problem = grammar.parse(text)
-    refused = [f"{key}={value}" for key, value in problem.options().items()]
+    options = problem.options()
+    named = ((o.norm, o.adds) == (problem.op, "residual" in options) for o in OPERATIONS.values())
+    op = next(name for name, found in zip(OPERATIONS, named, strict=True) if found)
+    case = Case(problem.rows, problem.cols, problem.x_dtype, problem.param_dtype, device, op)
+    measured = case.problems(problem.kind)[0].options()
+    refused = [f"{key}={value}" for key, value in options.items() if measured.get(key) != value]
     if problem.kind not in PASSES:
         refused.append(problem.kind)
     if problem.y_dtype != problem.x_dtype:
@@ -87,13 +105,14 @@ def of_text(text: str, device: str) -> tuple[Case, str]:
         refused.append(f"{problem.rows}x{problem.cols}")
     for word in refused:
         raise BadInput(f'{word}: this command takes no such problem; in problem "{problem}"')
-    case = Case(problem.rows, problem.cols, problem.x_dtype, problem.param_dtype, device)
     return case, problem.kind
 
 
 def needed_bytes(case: Case, contestants: int) -> int:
     """Estimate the memory that measuring ``case`` takes at its worst moment."""
-    return case.matrix_bytes * (SHARED_MATRICES + MATRICES_EACH * contestants)
+    adds = case.operation.adds
+    shared, each = SHARED_MATRICES + ADDED_MATRICES * adds, MATRICES_EACH + adds
+    return case.matrix_bytes * (shared + each * contestants)
 
 
 def available_bytes(device: str) -> int | None:

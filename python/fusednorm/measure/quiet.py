@@ -1,5 +1,7 @@
-"""Keeps native libraries from writing into the tables."""
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps libraries from writing into the tables."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -19,3 +21,8 @@ def stderr_closed() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
+
+
+def no_cuda_remarks() -> None:
+    """Drop torch's warning of a CUDA toolkit without a device: no news to who measures a CPU."""
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)

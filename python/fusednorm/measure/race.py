@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from fusednorm.measure import buffers, correct, cuda, roof, traffic
-from fusednorm.measure.contestants import Contestant, Norm
+from fusednorm.measure.contestants import Contestant, Norm, present
+from fusednorm.measure.inputs import random_inputs
 from fusednorm.measure.problem import TEMPORARY_MATRICES, Case, check_memory
 from fusednorm.measure.rates import Rates
 from fusednorm.measure.timing import (
@@ -30,7 +30,7 @@ class Entry:
 
     contestant: Contestant
     norm: Norm
-    y: Tensor
+    outputs: tuple[Tensor, ...]
     verdict: correct.Verdict
     moved: dict[str, traffic.Traffic]  # by pass; empty where nothing can be said
 
@@ -44,21 +44,11 @@ class Race:
     """The tensors of a case, and every contestant that is there and right."""
 
     def __init__(self, case: Case, contestants: list[Contestant]) -> None:
-        check_memory(case, len(contestants))
+        check_memory(case, present(contestants, case))
         self.case = case
         self.entries: dict[str, Entry] = {}
         self.absent: dict[str, str] = {}
-        generator = torch.Generator().manual_seed(2019)
-
-        def random(*shape: int, centre: float, dtype: torch.dtype) -> Tensor:
-            values = torch.randn(shape, generator=generator).add_(centre)
-            return values.to(dtype).to(case.device)
-
-        data, params = case.torch_dtype, case.torch_param_dtype
-        self.x = random(case.rows, case.cols, centre=0.5, dtype=data).requires_grad_()
-        self.dy = random(case.rows, case.cols, centre=0.0, dtype=data)
-        self.gamma = Parameter(random(case.cols, centre=1.0, dtype=params))
-        self.beta = Parameter(random(case.cols, centre=0.0, dtype=params))
+        self.inputs = random_inputs(case)
         for contestant in contestants:
             self.enter(contestant)
 
@@ -69,7 +59,8 @@ class Race:
             try:
                 with buffers.outputs("warm"):  # the formula in f64 takes many large blocks
                     entry = self._check(contestant)
-                reason = entry.verdict.mistake(("y",)) and f"is wrong: {entry.verdict.mistake()}"
+                forward = entry.verdict.mistake(self.case.operation.outputs)
+                reason = forward and f"is wrong: {entry.verdict.mistake()}"
             except Exception as error:  # others' code: whatever it raises is the answer
                 reason = _one_line(error)
         if reason:
@@ -86,43 +77,48 @@ class Race:
 
     def _check(self, contestant: Contestant) -> Entry:
         """Run both passes once, and hold the results against the formula."""
-        norm = contestant.build(self.gamma, self.beta)
+        operation, inputs = self.case.operation, self.inputs
+        norm = contestant.ways[self.case.op].build(inputs.gamma, inputs.beta)
         moved: dict[str, traffic.Traffic] = {}
         if contestant.name == "compile":
             with traffic.compiled() as forward:
-                y = norm(self.x)
+                outputs = self._outputs(norm)
             with traffic.compiled() as backward:
-                gradients = self._gradients(y)
+                gradients = self._gradients(outputs)
             if forward.bytes:
                 # Where the backward pass is compiled along with the forward one, only the sum of
                 # both is known.
                 moved = {"forward": forward, "backward": backward} if backward.bytes else {}
                 moved["both"] = traffic.Traffic(forward.bytes + backward.bytes)
         else:
-            y = norm(self.x)
-            gradients = self._gradients(y)
-        results = (y, *gradients)
-        for name, result, like in zip(
-            correct.NAMES, results, (self.x, self.x, self.gamma, self.beta), strict=True
-        ):
+            outputs = self._outputs(norm)
+            gradients = self._gradients(outputs)
+        results = dict(zip(operation.results, (*outputs, *gradients), strict=True))
+        likes = (*[inputs.x] * len(operation.outputs), *inputs.named(operation.inputs))
+        for (name, result), like in zip(results.items(), likes, strict=True):
             if result.shape != like.shape or result.dtype != like.dtype:
                 raise TypeError(f"{name} is {result.dtype}, expected {like.dtype}")
-        verdict = correct.compare(self.x, self.dy, self.gamma, self.beta, results)
-        entry = Entry(contestant, norm, y, verdict, moved)
+        verdict = correct.compare(operation, inputs, results)
+        entry = Entry(contestant, norm, outputs, verdict, moved)
         if contestant.name in traffic.DISPATCHED:
             for which in ("forward", "backward", "both"):
                 moved[which] = traffic.dispatched(self._action(entry, which))
         return entry
 
-    def _gradients(self, y: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(y, (self.x, self.gamma, self.beta), self.dy, retain_graph=True)
+    def _outputs(self, norm: Norm) -> tuple[Tensor, ...]:
+        returned = norm(*self.inputs.data)
+        return returned if self.case.operation.adds else (returned,)
+
+    def _gradients(self, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        wanted = self.inputs.named(self.case.operation.inputs)
+        return torch.autograd.grad(outputs, wanted, self.inputs.starts, retain_graph=True)
 
     def _action(self, entry: Entry, which: str) -> Action:
         if which == "forward":
-            return lambda: entry.norm(self.x)
+            return lambda: entry.norm(*self.inputs.data)
         if which == "backward":
-            return lambda: self._gradients(entry.y)
-        return lambda: self._gradients(entry.norm(self.x))
+            return lambda: self._gradients(entry.outputs)
+        return lambda: self._gradients(self._outputs(entry.norm))
 
     def action(self, name: str, which: str) -> Action:
         """Return the call that is timed."""
@@ -141,7 +137,7 @@ class Race:
         """  # noqa: D205
         clock: Clock = HostClock() if kind == "warm" else PreparingClock(buffers.release)
         actions = {name: self.action(name, which) for name in self.timed(which)}
-        actions |= roof.copies(self.x.detach(), kind)
+        actions |= roof.copies(self.inputs.x.detach(), kind)
         if method != "host":
             device = cuda.CudaDevice(self.case.device)
             clock = cuda.EventClock(device, flush=kind == "fresh")
@@ -161,7 +157,7 @@ class Race:
         moved = entry.moved.get(which)
         return {
             "problem": " + ".join(map(str, case.problems(which))),
-            "op": "layer_norm",
+            "op": case.op,
             "contestant": name,
             "pass": which,
             "dtype": case.dtype,

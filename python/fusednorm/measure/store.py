@@ -73,8 +73,9 @@ def write_csv(path: str, rows: list[Row]) -> None:
         | {f"error_{name}": error for name, error in row["errors"].items()}
         for row in rows
     ]
+    names = list(dict.fromkeys(name for row in flat for name in row))  # operations differ
     with Path(path).open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(flat[0]) if flat else ["op"])
+        writer = csv.DictWriter(file, names or ["op"])
         writer.writeheader()
         writer.writerows(flat)
 

@@ -17,8 +17,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fusednorm.measure.quiet import no_cuda_remarks
+
 # Whose kernels the dispatcher sees; the others call theirs behind its back.
-DISPATCHED = ("2019", "native", "fusednorm")
+DISPATCHED = ("2019", "native", "unfused", "fusednorm")
 
 
 @dataclass
@@ -88,8 +90,7 @@ def compiled() -> Iterator[Traffic]:
     except (ImportError, AttributeError):
         yield traffic
         return
-    # It warns of a CUDA toolkit without a device: no news to a reader of a CPU profile.
-    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+    no_cuda_remarks()
     before = (log.level, log.propagate)
     silence = logging.NullHandler()
     log.addHandler(silence)
