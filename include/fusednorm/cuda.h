@@ -52,6 +52,7 @@ enum class Kernel : std::uint8_t {
   reread,   ///< forward: a block a row, the row read again through L2
   split,    ///< forward: a row over many blocks, in two launches
   strips,   ///< backward: columns in strips, x and dy read twice, in two launches
+  copy,     ///< backward without dy: the gradient of the row is ds
   columns,  ///< backward, the second launch: dgamma and dbeta from partial sums
 };
 

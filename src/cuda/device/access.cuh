@@ -11,8 +11,8 @@ namespace fusednorm::cuda {
 /// y and dx are not, and pass by them.
 enum class Reuse { none, soon };
 
-/// `count` (2 or 4) words at base + offset. The offset is an immediate, which the intrinsics would
-/// not make of it.
+/// `count` words at base + offset, 16 bytes an access. The offset is an immediate, which the
+/// intrinsics would not make of it.
 template <int count, int offset, Reuse reuse>
 __device__ __forceinline__ void load_words(std::uint32_t* to, const std::byte* base) {
   const std::size_t place = __cvta_generic_to_global(base);
@@ -37,6 +37,38 @@ __device__ __forceinline__ void load_words(std::uint32_t* to, const std::byte* b
                  : "l"(place), "n"(offset));
   }
 }
+template <int count, int offset, Reuse reuse>
+__device__ __forceinline__ void load_words(float* to, const std::byte* base) {
+  const std::size_t place = __cvta_generic_to_global(base);
+  if constexpr (count > 4) {
+    load_words<4, offset, reuse>(to, base);
+    load_words<count - 4, offset + 16, reuse>(to + 4, base);
+  } else if constexpr (count == 4 && reuse == Reuse::none) {
+    asm volatile("ld.global.cs.v4.f32 {%0, %1, %2, %3}, [%4 + %5];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "l"(place), "n"(offset));
+  } else if constexpr (count == 4) {
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4 + %5];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "l"(place), "n"(offset));
+  } else if constexpr (reuse == Reuse::none) {
+    asm volatile("ld.global.cs.v2.f32 {%0, %1}, [%2 + %3];"
+                 : "=f"(to[0]), "=f"(to[1])
+                 : "l"(place), "n"(offset));
+  } else {
+    asm volatile("ld.global.v2.f32 {%0, %1}, [%2 + %3];"
+                 : "=f"(to[0]), "=f"(to[1])
+                 : "l"(place), "n"(offset));
+  }
+}
+template <int count, int offset, Reuse reuse>
+__device__ __forceinline__ void load_words(double* to, const std::byte* base) {
+  static_assert(count == 2);
+  const std::size_t place = __cvta_generic_to_global(base);
+  asm volatile("ld.global.cs.v2.f64 {%0, %1}, [%2 + %3];"
+               : "=d"(to[0]), "=d"(to[1])
+               : "l"(place), "n"(offset));
+}
 
 template <int count, int offset>
 __device__ __forceinline__ void store_words(std::byte* base, const std::uint32_t* from) {
@@ -54,10 +86,34 @@ __device__ __forceinline__ void store_words(std::byte* base, const std::uint32_t
                  : "memory");
   }
 }
+template <int count, int offset>
+__device__ __forceinline__ void store_words(std::byte* base, const float* from) {
+  const std::size_t place = __cvta_generic_to_global(base);
+  if constexpr (count > 4) {
+    store_words<4, offset>(base, from);
+    store_words<count - 4, offset + 16>(base, from + 4);
+  } else if constexpr (count == 4) {
+    asm volatile("st.global.cs.v4.f32 [%0 + %1], {%2, %3, %4, %5};" ::"l"(place), "n"(offset),
+                 "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3])
+                 : "memory");
+  } else {
+    asm volatile("st.global.cs.v2.f32 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "f"(from[0]),
+                 "f"(from[1])
+                 : "memory");
+  }
+}
+template <int count, int offset>
+__device__ __forceinline__ void store_words(std::byte* base, const double* from) {
+  static_assert(count == 2);
+  const std::size_t place = __cvta_generic_to_global(base);
+  asm volatile("st.global.cs.v2.f64 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "d"(from[0]),
+               "d"(from[1])
+               : "memory");
+}
 
 /// Two neighbouring elements, an access each; zero, or nothing, for those that do not exist.
 template <int size>
-__device__ __forceinline__ void load_pair(std::uint32_t* to, const std::byte* at, bool first,
+__device__ __forceinline__ void load_pair(Word<size>* to, const std::byte* at, bool first,
                                           bool second) {
   if constexpr (size == 2) {
     const auto* halves = reinterpret_cast<const std::uint16_t*>(at);
@@ -66,38 +122,23 @@ __device__ __forceinline__ void load_pair(std::uint32_t* to, const std::byte* at
     if (second) high = halves[1];
     to[0] = low | high << 16;
   } else {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      std::uint32_t words[size / 4] = {};
-      if (e == 0 ? first : second) {
-        if constexpr (size == 4) {
-          words[0] = reinterpret_cast<const std::uint32_t*>(at)[e];
-        } else {
-          const uint2 both = reinterpret_cast<const uint2*>(at)[e];
-          words[0] = both.x;
-          words[1] = both.y;
-        }
-      }
-#pragma unroll
-      for (int w = 0; w < size / 4; ++w) to[e * (size / 4) + w] = words[w];
-    }
+    const auto* words = reinterpret_cast<const Word<size>*>(at);
+    to[0] = to[1] = 0;
+    if (first) to[0] = words[0];
+    if (second) to[1] = words[1];
   }
 }
 template <int size>
-__device__ __forceinline__ void store_pair(std::byte* at, const std::uint32_t* from, bool first,
+__device__ __forceinline__ void store_pair(std::byte* at, const Word<size>* from, bool first,
                                            bool second) {
   if constexpr (size == 2) {
     auto* halves = reinterpret_cast<std::uint16_t*>(at);
     if (first) halves[0] = static_cast<std::uint16_t>(from[0]);
     if (second) halves[1] = static_cast<std::uint16_t>(from[0] >> 16);
-  } else if constexpr (size == 4) {
-    auto* words = reinterpret_cast<std::uint32_t*>(at);
+  } else {
+    auto* words = reinterpret_cast<Word<size>*>(at);
     if (first) words[0] = from[0];
     if (second) words[1] = from[1];
-  } else {
-    auto* words = reinterpret_cast<uint2*>(at);
-    if (first) words[0] = make_uint2(from[0], from[1]);
-    if (second) words[1] = make_uint2(from[2], from[3]);
   }
 }
 
@@ -162,21 +203,22 @@ __device__ __forceinline__ void with_access(Extent extent, const Body& body) {
 template <typename Tile, int size, Access access, Reuse reuse = Reuse::none>
 __device__ __forceinline__ void load_tile_words(Words<Tile, size>& words, const std::byte* from,
                                                 Extent extent) {
-  constexpr int vector = Tile::vector, vector_words = vector * size / 4, pair_words = size / 2;
+  constexpr int vector = Tile::vector, in_pair = pair_words<size>,
+                vector_words = vector / 2 * in_pair;
   const auto whole = [&](auto k, const std::byte* at, auto offset) {
     load_words<vector_words, offset.value, reuse>(words + k.value * vector_words, at);
   };
   const auto one_by_one = [&](auto k, const std::byte* at, auto offset) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      load_pair<size>(words + k.value * vector_words + j / 2 * pair_words,
+      load_pair<size>(words + k.value * vector_words + j / 2 * in_pair,
                       at + offset.value + j * size, true, true);
     }
   };
   const auto part = [&](auto k, const std::byte* at, int left) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      load_pair<size>(words + k.value * vector_words + j / 2 * pair_words, at + j * size, j < left,
+      load_pair<size>(words + k.value * vector_words + j / 2 * in_pair, at + j * size, j < left,
                       j + 1 < left);
     }
   };
@@ -195,7 +237,8 @@ __device__ __forceinline__ void load_tile_words(Words<Tile, size>& words, const 
 template <typename Tile, int size, Access access>
 __device__ __forceinline__ void store_tile_words(std::byte* to, const Words<Tile, size>& words,
                                                  Extent extent) {
-  constexpr int vector = Tile::vector, vector_words = vector * size / 4, pair_words = size / 2;
+  constexpr int vector = Tile::vector, in_pair = pair_words<size>,
+                vector_words = vector / 2 * in_pair;
   const auto whole = [&](auto k, std::byte* at, auto offset) {
     store_words<vector_words, offset.value>(at, words + k.value * vector_words);
   };
@@ -203,13 +246,13 @@ __device__ __forceinline__ void store_tile_words(std::byte* to, const Words<Tile
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
       store_pair<size>(at + offset.value + j * size,
-                       words + k.value * vector_words + j / 2 * pair_words, true, true);
+                       words + k.value * vector_words + j / 2 * in_pair, true, true);
     }
   };
   const auto part = [&](auto k, std::byte* at, int left) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      store_pair<size>(at + j * size, words + k.value * vector_words + j / 2 * pair_words, j < left,
+      store_pair<size>(at + j * size, words + k.value * vector_words + j / 2 * in_pair, j < left,
                        j + 1 < left);
     }
   };

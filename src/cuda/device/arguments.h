@@ -37,6 +37,8 @@ struct ForwardArguments {
   int lanes_log2;  ///< narrow rows: lanes a row
   int blocks_per_row;
   int vectorised;  ///< every row of every array starts on a vector's boundary
+  int plain;  ///< no residual, y in the row's dtype, rounded once: kernels of whole rows know no
+              ///< other
   Operation operation;
   Rounding rounding;
   DType row_dtype;   ///< of the row that is normalised
@@ -44,7 +46,7 @@ struct ForwardArguments {
 };
 
 struct BackwardArguments {
-  RowArray dy;      ///< null: zeros
+  RowArray dy;
   RowArray source;  ///< x, the stored sum, or y
   RowArray dx;      ///< null: not wanted
   RowArray ds;
@@ -58,17 +60,18 @@ struct BackwardArguments {
   std::int64_t cols;
   std::int64_t segments;
   std::int64_t partial_count;  ///< of a parameter group
-  std::int64_t writers;  ///< blocks (clusters) that share a parameter group's rows: each takes
-                         ///< every writers-th and leaves `chunks` partials
-  std::int64_t index_step;       ///< rows of a group that its writers take at once
+  std::int64_t writers;     ///< blocks (clusters) that share a parameter group's rows: each takes
+                            ///< every writers-th and leaves `chunks` partials
+  std::int64_t index_step;  ///< rows of a group that its writers take at once
   std::int64_t statistics_step;  ///< bytes from a thread's mean to its next
-  Divider per_step;              ///< divides by index_step
+  Divider per_step;              ///< divides by index_step; of a copy, by cols
   double reciprocal_cols;
   int chunks;
   int vectors;
   int lanes_log2;
   int blocks_per_row;
   int vectorised;
+  int plain;  ///< dy and dx in the row's dtype, no ds, no dresidual
   Operation operation;
   DType row_dtype;
 };

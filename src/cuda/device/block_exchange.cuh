@@ -36,7 +36,9 @@ struct MomentExchange {
 /// Backward: where the warps of a row leave their two sums for each other, in the shared memory of
 /// every block of the row: one of `segments` numbers after the other, each padded with zeros so
 /// that reading them needs no question. Two sets take turns, so one barrier a row is enough.
-template <typename C, bool clustered>
+/// `lean`: what can be found again for each row is not kept in registers, where rows have none to
+/// spare.
+template <typename C, bool clustered, bool lean>
 struct SharedSums {
   static constexpr int half_warp = warp_lanes / 2;
   static constexpr int numbers = 2 * max_cluster_segments;
@@ -56,18 +58,26 @@ struct SharedSums {
                                         int warps) {
     const int lane = threadIdx.x % warp_lanes, half = lane / half_warp, in_half = lane % half_warp;
     const bool few = segments <= few_segments;
-    pitch = kept(few ? few_segments : (segments + half_warp - 1) / half_warp * half_warp);
+    pitch = few ? few_segments : (segments + half_warp - 1) / half_warp * half_warp;
+    if constexpr (!lean) pitch = kept(pitch);
     const C* row = &slots.of[0][group * 2 * pitch];
     const auto address = [](const C* place) {
       return kept(static_cast<unsigned>(__cvta_generic_to_shared(place)));
     };
     own = address(row + half * pitch + segment);
     read = address(row + (few ? in_half : half * pitch + in_half));
-    to_other_set = kept(static_cast<int>(numbers * sizeof(C)));
-    upper = kept(half);
-    writes = kept(static_cast<int>(clustered ? segment < segments : in_half == 0));
-    barrier = kept(1 + group);
-    threads = kept(warps * warp_lanes);
+    to_other_set = static_cast<int>(numbers * sizeof(C));
+    if constexpr (!lean) to_other_set = kept(to_other_set);
+    upper = half;
+    writes = static_cast<int>(clustered ? segment < segments : in_half == 0);
+    barrier = 1 + group;
+    threads = warps * warp_lanes;
+    if constexpr (!lean) {
+      upper = kept(upper);
+      writes = kept(writes);
+      barrier = kept(barrier);
+      threads = kept(threads);
+    }
   }
 
   static __device__ __forceinline__ void clear(Slots& slots) {

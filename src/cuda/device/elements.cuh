@@ -12,9 +12,18 @@
 
 namespace fusednorm::cuda {
 
-/// A lane's part of a row as it lies in memory, `size` bytes an element.
+/// What a register holds of memory with `size` bytes an element: two 16-bit numbers, or one of 4 or
+/// 8 bytes.
+template <int size>
+using Word =
+    std::conditional_t<size == 2, std::uint32_t, std::conditional_t<size == 4, float, double>>;
+/// Words in two elements.
+template <int size>
+inline constexpr int pair_words = size == 2 ? 1 : 2;
+
+/// A lane's part of a row as it lies in memory.
 template <typename Tile, int size>
-using Words = std::uint32_t[Tile::elements * size / 4];
+using Words = Word<size>[Tile::pairs * pair_words<size>];
 
 /// Bytes of an element of a row of this tile.
 template <typename Tile>
@@ -84,15 +93,10 @@ __device__ __forceinline__ void unpack_tile(typename Tile::Values& values,
 #pragma unroll
       for (int p = 0; p < Tile::pairs; ++p) values[p] = unpack<bf16.value>(words[p]);
     });
-  } else if constexpr (size == 4) {
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) {
-      values[p] = {static_cast<C>(__uint_as_float(words[2 * p])),
-                   static_cast<C>(__uint_as_float(words[2 * p + 1]))};
-    }
   } else {
 #pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) memcpy(&values[p], &words[4 * p], sizeof values[p]);
+    for (int p = 0; p < Tile::pairs; ++p)
+      values[p] = {static_cast<C>(words[2 * p]), static_cast<C>(words[2 * p + 1])};
   }
 }
 
@@ -105,15 +109,12 @@ __device__ __forceinline__ void pack_tile(Words<Tile, size>& words,
 #pragma unroll
       for (int p = 0; p < Tile::pairs; ++p) words[p] = pack<bf16.value>(values[p]);
     });
-  } else if constexpr (size == 4) {
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) {
-      words[2 * p] = __float_as_uint(static_cast<float>(values[p].x));
-      words[2 * p + 1] = __float_as_uint(static_cast<float>(values[p].y));
-    }
   } else {
 #pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) memcpy(&words[4 * p], &values[p], sizeof values[p]);
+    for (int p = 0; p < Tile::pairs; ++p) {
+      words[2 * p] = static_cast<Word<size>>(values[p].x);
+      words[2 * p + 1] = static_cast<Word<size>>(values[p].y);
+    }
   }
 }
 
@@ -163,7 +164,15 @@ __device__ __forceinline__ void round_tile(typename Tile::Values& values, DType 
   }
 }
 
-/// One number, for arrays that are written a column at a time.
+/// One number, for arrays that are read or written a column at a time.
+template <typename C>
+__device__ __forceinline__ C load_as(const void* array, std::int64_t index, DType dtype) {
+  if (dtype == DType::f32) return static_cast<const float*>(array)[index];
+  if (dtype == DType::bf16)
+    return __bfloat162float(static_cast<const __nv_bfloat16*>(array)[index]);
+  if (dtype == DType::f16) return __half2float(static_cast<const __half*>(array)[index]);
+  return static_cast<C>(static_cast<const double*>(array)[index]);
+}
 template <typename C>
 __device__ __forceinline__ void store_as(void* array, std::int64_t index, C value, DType dtype) {
   if (dtype == DType::f32)

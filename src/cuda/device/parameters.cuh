@@ -26,6 +26,13 @@ __device__ __forceinline__ void load_parameter(typename Tile::Values& values,
   });
 }
 
+/// The compiler would rather keep them as they were stored, and convert them for every row.
+template <typename Tile>
+__device__ __forceinline__ void keep_converted(typename Tile::Values& values) {
+#pragma unroll
+  for (int p = 0; p < Tile::pairs; ++p) values[p] = {kept(values[p].x), kept(values[p].y)};
+}
+
 /// take_beta(values), where beta is wanted, then gamma in `values`. One loop for both, so that the
 /// code that reads a table exists once.
 template <typename Tile, bool want_beta, typename TakeBeta>
@@ -37,13 +44,17 @@ __device__ __forceinline__ void load_parameters(typename Tile::Values& values,
   for (int which = want_beta ? 0 : 1; which < 2; ++which) {
     load_parameter<Tile>(values, which == 0 ? parameters.beta : parameters.gamma, parameters, first,
                          extent, which == 0 ? C(0) : C(1));
-    if (which == 0) take_beta(values);
+    if (which == 0) {
+      keep_converted<Tile>(values);
+      take_beta(values);
+    }
   }
   if (parameters.gamma_offset != 0 && parameters.gamma != nullptr) {
     const Pair<C> offset = both(static_cast<C>(parameters.gamma_offset));
 #pragma unroll
     for (int p = 0; p < Tile::pairs; ++p) values[p] = add(values[p], offset);
   }
+  keep_converted<Tile>(values);
 }
 
 }  // namespace fusednorm::cuda

@@ -38,8 +38,7 @@ struct BackwardPlace {
   const std::byte* dy;
   const std::byte* source;
   std::byte* dx;
-  const C* mean;
-  const C* rstd;
+  std::int64_t statistics;  ///< bytes from the first mean, and rstd, to this row's
 
   /// `first` is the lane's first column.
   __device__ __forceinline__ BackwardPlace(const BackwardArguments& a, std::int64_t row,
@@ -51,8 +50,7 @@ struct BackwardPlace {
     dy = kept(static_cast<const std::byte*>(row_address(a.dy, a.map, row, first)));
     source = kept(static_cast<const std::byte*>(row_address(a.source, a.map, row, first)));
     dx = kept(row_address(a.dx, a.map, row, first));
-    mean = static_cast<const C*>(a.mean) + row;
-    rstd = static_cast<const C*>(a.rstd) + row;
+    statistics = row * static_cast<int>(sizeof(C));
   }
 
   /// The row that this lane takes next; row_of() is asked only where steps are not even.
@@ -63,8 +61,7 @@ struct BackwardPlace {
     dy = kept(advance(dy, a.dy.step_bytes));
     source = kept(advance(source, a.source.step_bytes));
     dx = kept(advance(dx, a.dx.step_bytes));
-    if constexpr (!from_y) mean = advance(mean, a.statistics_step);
-    rstd = advance(rstd, a.statistics_step);
+    statistics += a.statistics_step;
   }
 };
 
@@ -81,23 +78,18 @@ struct BackwardRow {
   C rstd;
 
   /// Adds to the column sums, which need no sum over the row, and returns the lane's share of the
-  /// row's sums. Without dy all of them are zero, whatever the source holds.
+  /// row's sums.
   template <bool full, bool want_columns, typename Gamma, typename Beta>
   __device__ __forceinline__ Sums load(const BackwardArguments& a, const Place& place,
                                        Extent extent, bool exists, const Gamma& gamma,
                                        const Beta& beta, typename Tile::Values& dgamma,
                                        typename Tile::Values& dbeta) {
-    if (a.dy.data == nullptr) {
-      fill(g, both(C(0)));
-      fill(xhat, both(C(0)));
-      rstd = 0;
-      return {C(0), C(0)};
-    }
     load_gradient_and_source<Tile, full, from_y>(g, xhat, a, place.dy, place.source, extent);
-    rstd = exists ? *place.rstd : C(0);
+    rstd = exists ? *advance(static_cast<const C*>(a.rstd), place.statistics) : C(0);
     C mean = 0;
     if constexpr (!from_y) {
-      if (a.mean != nullptr && exists) mean = *place.mean;
+      if (a.mean != nullptr && exists)
+        mean = *advance(static_cast<const C*>(a.mean), place.statistics);
     }
     // Missing columns must not bring the mean, which may be NaN, into any sum.
     each_pair_cleared<Tile, full>(xhat, extent, [&](int p) {

@@ -74,6 +74,13 @@ __device__ __forceinline__ T kept(T value) {
   }
 }
 
+/// The value, found anew where this stands: what is computed from it is not kept in registers
+/// through a loop around it.
+__device__ __forceinline__ std::int64_t found_anew(std::int64_t value) {
+  asm volatile("" : "+l"(value));
+  return value;
+}
+
 /// What of a lane's part of a tile exists and how it may be accessed. Element j of vector k exists
 /// where k * pitch + j is below `count`.
 struct Extent {

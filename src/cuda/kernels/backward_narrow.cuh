@@ -50,14 +50,15 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
   const int first = lane * T::vector;
   const Extent every =
       Extent::of<T>(a.cols, lanes.count * T::elements, lanes.count, lane, a.vectorised != 0);
-  const bool whole = a.vectorised && a.cols == lanes.count * T::elements;
+  const bool whole = !from_y && a.vectorised && a.plain && a.cols == lanes.count * T::elements;
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
   const unsigned writer = blockIdx.x % static_cast<unsigned>(a.writers);
   // Each warp takes rows_per_warp neighbouring rows; the rows that are left over in the last turn
   // are those of the first warps of all blocks.
-  const std::int64_t block_index = static_cast<std::int64_t>(writer) * rows_per_warp;
-  const std::int64_t warp_index = (threadIdx.x / warp_lanes * a.writers + writer) * rows_per_warp;
-  const std::int64_t index = warp_index + in_warp;
+  const unsigned block_index = writer * rows_per_warp;
+  const unsigned warp_index =
+      (threadIdx.x / warp_lanes * static_cast<unsigned>(a.writers) + writer) * rows_per_warp;
+  const unsigned index = warp_index + in_warp;
   for (std::int64_t group = blockIdx.x / static_cast<unsigned>(a.writers); group < a.map.groups;
        group += gridDim.x / static_cast<unsigned>(a.writers)) {
     typename T::Values gamma, dgamma, dbeta;
@@ -85,7 +86,9 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
     };
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
       const int end = min(turns, turn + rows_per_partial), whole_end = kept(min(end, whole_turns));
-      while (turn < whole_end) work(std::true_type(), every, true);
+      if constexpr (!from_y) {
+        while (turn < whole_end) work(std::true_type(), every, true);
+      }
       while (turn < end) {
         const bool exists = turn < own_turns;
         if (lanes_ == warp_lanes && !exists) {  // for the whole warp

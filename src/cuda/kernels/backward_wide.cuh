@@ -17,14 +17,13 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   using T = WideTile<S, vectors, roomy, whole>;
   static_assert(!whole || gamma_fits<T>, "there are no registers for these");
   using C = typename T::C;
-  using Sums = SharedSums<C, clustered>;
+  using Sums = SharedSums<C, clustered, !whole>;
   __shared__ typename Sums::Slots slots;
   static_assert(sizeof slots <= most_static_bytes);
   extern __shared__ uint4 dynamic_shared[];
   const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
   const int segments = static_cast<int>(a.segments);
   const int warps = clustered ? blockDim.x / warp_lanes : segments;
-  const int groups = clustered ? 1 : blockDim.x / (warps * warp_lanes);
   const int row_group = clustered ? 0 : warp / warps;
   const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
   const int segment = rank * warps + warp - row_group * warps;
@@ -39,20 +38,21 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const unsigned clusters = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
   const unsigned writer = cluster % writers;
   // The rows that are left over in the last turn are those of the first groups of all blocks.
-  const std::int64_t index = static_cast<std::int64_t>(row_group) * writers + writer;
+  const unsigned index = row_group * writers + writer;
   for (std::int64_t group = cluster / writers; group < a.map.groups; group += clusters / writers) {
     typename T::Values gamma, dgamma, dbeta;
     shared.load(a, gamma, group * a.cols + own.first, own.extent);
     fill(dgamma, both(C(0)));
     fill(dbeta, both(C(0)));
-    const std::int64_t count = a.map.rows_of(group);
-    const int turns = turns_of(writer, count, a), own_turns = turns_of(index, count, a);
     BackwardRow<T, from_y> here;
     BackwardPlace<C, from_y> place(a, a.map.row_of(group, index), own.first);
     int turn = 0;
-    const auto row_now = [&] { return a.map.row_of(group, index + turn * a.index_step); };
+    const auto row_now = [&] {
+      return a.map.row_of(group, found_anew(index) + turn * a.index_step);
+    };
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
-      const int end = min(turns, turn + rows_per_partial), own_end = kept(min(end, own_turns));
+      const std::int64_t count = a.map.rows_of(found_anew(group));
+      const int own_end = kept(min(turns_of(index, count, a), turn + rows_per_partial));
       while (turn < own_end) {
         norms::GradientSums<C> total =
             shared.template load_row<whole>(here, a, place, own.extent, true, gamma, dgamma, dbeta);
@@ -64,12 +64,14 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
         ++turn;
         place.next(a, row_now, own.first);
       }
-      turn = end;
+      turn = (chunk + 1) * rows_per_partial;
       if (a.partials) {
+        const int thread = static_cast<int>(found_anew(threadIdx.x));
+        const int row_threads = clustered ? blockDim.x : static_cast<int>(a.segments) * warp_lanes;
         leave_partials<T>(a, shared.sums, dgamma, dbeta,
-                          group * a.partial_count + chunk * a.writers + writer, row_group, groups,
-                          (warp - row_group * warps) * warp_lanes + lane, warps * warp_lanes,
-                          own.first, own.extent);
+                          group * a.partial_count + chunk * a.writers + writer,
+                          thread / row_threads, blockDim.x / row_threads, thread % row_threads,
+                          row_threads, own.first, own.extent);
       }
     }
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The column sums of every dtype.
+// The column sums and the copy of every dtype.
 #include "kernels/columns.cuh"
+
+#include "kernels/backward_copy.cuh"
 #include "kernels/kernels.h"
 
 namespace fusednorm::cuda {
@@ -8,6 +10,11 @@ namespace fusednorm::cuda {
 KernelAddress columns_kernel(DType compute) {
   return compute == DType::f64 ? reinterpret_cast<KernelAddress>(&backward_columns<double>)
                                : reinterpret_cast<KernelAddress>(&backward_columns<float>);
+}
+
+KernelAddress copy_kernel(DType compute) {
+  return compute == DType::f64 ? reinterpret_cast<KernelAddress>(&backward_copy<double>)
+                               : reinterpret_cast<KernelAddress>(&backward_copy<float>);
 }
 
 }  // namespace fusednorm::cuda

@@ -16,44 +16,45 @@ constexpr int registers_of(int elements) {
   return elements * static_cast<int>(sizeof(C) / 4);
 }
 
-/// Whether a lane has registers for gamma and beta beside x; if not, they are read from shared
-/// memory for every row.
+/// Whether a lane has registers for gamma beside x, and for beta, too; if not, they are read from
+/// shared memory for every row.
 template <typename Tile>
-inline constexpr bool parameters_fit =
+inline constexpr bool gamma_fits_forward =
     registers_of<typename Tile::C>(Tile::elements) <= forward_lane_registers;
+template <typename Tile>
+inline constexpr bool beta_fits_forward =
+    registers_of<typename Tile::C>(Tile::elements) <= narrow_beta_registers;
 
-/// gamma and beta of a lane's columns in a kernel that stays for many rows; read again when a row
-/// is of another group than the last. `shared` is this warp's, if any.
+/// gamma and beta of a lane's columns in a kernel that stays for many rows.
 template <typename Tile, bool keep_gamma, bool keep_beta>
 struct ForwardParameters {
   typename Tile::Values gamma, beta;
   Kept<Tile> kept_gamma, kept_beta;
-  std::int64_t group = -1;
+  std::int64_t group;
 
   __device__ __forceinline__ ForwardParameters(Kept<Tile> in_gamma, Kept<Tile> in_beta)
       : kept_gamma(in_gamma), kept_beta(in_beta) {}
 
-  __device__ __forceinline__ void load(const ForwardArguments& a, std::int64_t first,
-                                       Extent extent) {
-    load_parameters<Tile, true>(gamma, a.parameters, first, extent, [&](const auto& values) {
-      if constexpr (keep_beta) {
-        kept_beta.store(values);
-      } else {
+  /// Those of `row`, which may lie past the last.
+  __device__ __forceinline__ void load(const ForwardArguments& a, std::int64_t row,
+                                       std::int64_t first, Extent extent) {
+    group = a.map.group_of(row < a.map.rows ? row : a.map.rows - 1);
+    load_parameters<Tile, true>(gamma, a.parameters, group * a.cols + first, extent,
+                                [&](const auto& values) {
+                                  if constexpr (keep_beta) {
+                                    kept_beta.store(values);
+                                  } else {
 #pragma unroll
-        for (int p = 0; p < Tile::pairs; ++p) beta[p] = values[p];
-      }
-    });
+                                    for (int p = 0; p < Tile::pairs; ++p) beta[p] = values[p];
+                                  }
+                                });
     if constexpr (keep_gamma) kept_gamma.store(gamma);
   }
 
-  /// Those of `row`.
-  __device__ __forceinline__ void follow(const ForwardArguments& a, std::int64_t row,
-                                         std::int64_t first, Extent extent) {
-    if (a.map.groups == 1) return;
-    const std::int64_t wanted = a.map.group_of(row < a.map.rows ? row : a.map.rows - 1);
-    if (wanted == group) return;
-    group = wanted;
-    load(a, wanted * a.cols + first, extent);
+  /// Whether every row of the warp still uses them.
+  __device__ __forceinline__ bool serve(const ForwardArguments& a, std::int64_t row) const {
+    return a.map.groups == 1 ||
+           !__any_sync(every_lane, row < a.map.rows && a.map.group_of(row) != group);
   }
 
   template <bool full>
@@ -82,21 +83,19 @@ __global__ void __launch_bounds__(
     forward_narrow(ForwardArguments a) {
   using T = NarrowTile<S, lanes_, vectors, roomy>;
   using C = typename T::C;
-  constexpr bool keep = !parameters_fit<T>;
+  constexpr bool keep = !gamma_fits_forward<T>, keep_beta = !beta_fits_forward<T>;
   extern __shared__ uint4 dynamic_shared[];
   const RowLanes<lanes_> lanes(a.lanes_log2);
   const int cols = static_cast<int>(a.cols), lane = lanes.lane(), first = lane * T::vector;
   const Extent every =
       Extent::of<T>(cols, lanes.count * T::elements, lanes.count, lane, a.vectorised != 0);
-  // One row of parameters for the block, or one for each warp.
-  const int place = a.map.groups == 1 ? 0 : threadIdx.x / warp_lanes;
-  const int places = a.map.groups == 1 ? 1 : narrow_threads / warp_lanes;
+  // Where neither fits, one row of parameters for the block serves all rows of one group; else one
+  // for each warp.
+  const bool for_block = keep && a.map.groups == 1;
+  const int place = for_block ? 0 : threadIdx.x / warp_lanes;
+  const int places = for_block ? 1 : narrow_threads / warp_lanes;
   const Kept<T> kept_beta(dynamic_shared, place), kept_gamma(dynamic_shared, places + place);
-  ForwardParameters<T, keep, keep> parameters(kept_gamma, kept_beta);
-  if (a.map.groups == 1) {
-    if (!keep || threadIdx.x < warp_lanes) parameters.load(a, first, every);
-    if constexpr (keep) __syncthreads();
-  }
+  ForwardParameters<T, keep, keep_beta> parameters(kept_gamma, kept_beta);
   const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols)),
           reciprocal_lanes = lane_share<T>(cols, lanes.count);
   std::int64_t row = static_cast<std::int64_t>(blockIdx.x) *
@@ -109,7 +108,6 @@ __global__ void __launch_bounds__(
   const bool centred = norms::has_mean(a.operation);
   const auto work = [&](auto full, Extent extent) {
     typename T::Values values;
-    parameters.follow(a, row, first, every);
     load_row<T, full.value>(values, a, x, row, first, extent);
     const SegmentMoments<C> moments = tile_moments<T, full.value>(
         values, extent, lanes, a.operation, reciprocal, reciprocal_lanes);
@@ -128,12 +126,17 @@ __global__ void __launch_bounds__(
       y = kept(row_address(a.y, a.map, row, first));
     }
   };
-  if (a.vectorised && cols == lanes.count * T::elements) {
-    while (row + (last_in_warp - in_warp) < a.map.rows) work(std::true_type(), every);
-  }
-  while (row - in_warp < a.map.rows) {
-    work(std::false_type(), lanes_ == warp_lanes || row < a.map.rows ? every : every.none());
-  }
+  const bool whole = a.vectorised && a.plain && cols == lanes.count * T::elements;
+  do {
+    if (!for_block || threadIdx.x < warp_lanes) parameters.load(a, row, first, every);
+    if (for_block) __syncthreads();
+    while (row - in_warp < a.map.rows && parameters.serve(a, row)) {
+      if (whole && row + (last_in_warp - in_warp) < a.map.rows)
+        work(std::true_type(), every);
+      else
+        work(std::false_type(), lanes_ == warp_lanes || row < a.map.rows ? every : every.none());
+    }
+  } while (row - in_warp < a.map.rows);
 }
 
 }  // namespace fusednorm::cuda

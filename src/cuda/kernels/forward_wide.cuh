@@ -46,10 +46,9 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const C reciprocal_count = C(1) / static_cast<C>(cols_of(segment) > 0 ? cols_of(segment) : 1);
   constexpr C reciprocal_lanes = C(1) / warp_lanes;
   // Where registers do not suffice: beta, then gamma.
-  constexpr bool keep_gamma = !parameters_fit<T>, keep_beta = !whole || keep_gamma;
+  constexpr bool keep_gamma = !gamma_fits_forward<T>, keep_beta = !whole || keep_gamma;
   ForwardParameters<T, keep_gamma, keep_beta> parameters(
       Kept<T>(dynamic_shared + T::pieces * blockDim.x), Kept<T>(dynamic_shared));
-  if (a.map.groups == 1) parameters.load(a, own.first, own.extent);
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),
           eps = kept(static_cast<C>(a.eps));
   std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
@@ -59,8 +58,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const RowLanes<warp_lanes> lanes(0);
   const bool centred = norms::has_mean(a.operation);
   typename T::Values values;
-  for (int parity = 0; row < a.map.rows; row += a.row_step, parity ^= 1) {
-    parameters.follow(a, row, own.first, own.extent);
+  const auto work = [&](int parity) {
     load_row<T, whole>(values, a, x, row, own.first, own.extent);
     const SegmentMoments<C> moments = tile_moments<T, whole>(values, own.extent, lanes, a.operation,
                                                              reciprocal_count, reciprocal_lanes);
@@ -77,6 +75,11 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
       x = kept(row_address(a.x, a.map, row + a.row_step, own.first));
       y = kept(row_address(a.y, a.map, row + a.row_step, own.first));
     }
+    row += a.row_step;
+  };
+  for (int parity = 0; row < a.map.rows;) {
+    parameters.load(a, row, own.first, own.extent);
+    for (; row < a.map.rows && parameters.serve(a, row); parity ^= 1) work(parity);
   }
   // No block may leave while another still writes to its slots.
   if constexpr (clustered) cluster_barrier();

@@ -59,5 +59,6 @@ inline BackwardFinder backward_kernels_of(DType row, bool from_y) {
 }
 
 KernelAddress columns_kernel(DType compute);
+KernelAddress copy_kernel(DType compute);
 
 }  // namespace fusednorm::cuda

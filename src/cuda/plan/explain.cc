@@ -23,6 +23,8 @@ const char* description(Kernel kernel) {
       return "split: few long rows over many blocks, two launches";
     case Kernel::strips:
       return "strips: long rows in strips of columns, x and dy read twice";
+    case Kernel::copy:
+      return "copy: without dy the gradient is ds";
     case Kernel::columns:
       return "columns: partial sums to dgamma and dbeta";
   }

@@ -53,7 +53,7 @@ void find_kernels(ForwardPlan& plan) {
     case Kernel::wide:
     case Kernel::cluster:
       launch.function = kernels.wide({g.vectors, clustered, false});
-      if (all_whole(g, p.cols, launch.blocks_per_row)) {
+      if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
         launch.aligned_function = kernels.wide({g.vectors, clustered, true});
         launch.aligned_shared_bytes =
             forward_wide_shared(p, launch.threads_per_block, clustered, true);
@@ -84,11 +84,13 @@ void find_kernels(BackwardPlan& plan) {
     plan.second = policy::columns(p, plan.partials, plan.device);
     plan.second.function = columns_kernel(compute_dtype(p.x_dtype));
   }
-  if (launch.kernel == Kernel::narrow) {
+  if (launch.kernel == Kernel::copy) {
+    launch.function = copy_kernel(compute_dtype(p.x_dtype));
+  } else if (launch.kernel == Kernel::narrow) {
     launch.function = kernels.narrow(g.lanes, g.vectors);
   } else if (launch.kernel != Kernel::strips) {
     launch.function = kernels.wide({g.vectors, clustered, false});
-    if (all_whole(g, p.cols, launch.blocks_per_row)) {
+    if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
       const int groups = clustered ? 1 : launch.threads_per_block / launch.lanes_per_row;
       launch.aligned_function = kernels.wide({g.vectors, clustered, true});
       launch.aligned_shared_bytes =
@@ -131,7 +133,7 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
   result.launch = choice.launch;
   result.writers = choice.writers;
   result.chunks = choice.chunks;
-  if (problem.want_dgamma || problem.want_dbeta) result.partials = choice.writers * choice.chunks;
+  if (policy::wants_sums(problem)) result.partials = choice.writers * choice.chunks;
   find_kernels(result);
   result.workspace_bytes = BackwardLayout(result, nullptr).bytes;
   if (result.workspace_bytes >= most_workspace) {

@@ -150,12 +150,12 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     return launch;
   }
   const int slot_bytes = 4 * element_of(compute_dtype(p.x_dtype));
-  launch.threads_per_block = wide_threads;
-  launch.lanes_per_row = wide_threads;
+  launch.threads_per_block = long_threads;
+  launch.lanes_per_row = long_threads;
   if (splits(p.rows, g.segments, slot_bytes, device)) {
     launch.kernel = Kernel::split;
     launch.blocks_per_row = static_cast<int>(
-        std::min(divide_up(g.segments, max_block_segments), divide_up(many, p.rows)));
+        std::min(divide_up(g.segments, long_threads / warp_lanes), divide_up(many, p.rows)));
     launch.blocks = std::min(p.rows, many) * launch.blocks_per_row;
   } else {
     launch.kernel = Kernel::reread;
@@ -165,10 +165,10 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
   return launch;
 }
 
-/// Blocks of a split row's first launch: a warp for each of `items` segments, two blocks a
-/// multiprocessor.
+/// Blocks of a split row's first launch: a warp for each of `items` segments.
 inline std::int64_t split_moments_blocks(std::int64_t items, const Device& device) {
-  return std::min(divide_up(items, max_block_segments), 2 * std::int64_t{device.multiprocessors});
+  return std::min(divide_up(items, long_threads / warp_lanes),
+                  std::int64_t{device.multiprocessors});
 }
 
 /// A backward's main launch, and how its blocks share rows.
@@ -222,12 +222,22 @@ inline BackwardChoice backward_narrow(const BackwardProblem& p, const Device& de
   return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
 }
 
+/// Whether rows have to be summed for dgamma or dbeta. Without dy these are zeros.
+inline bool wants_sums(const BackwardProblem& p) {
+  return p.has_dy && (p.want_dgamma || p.want_dbeta);
+}
+
 inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   Launch launch;
-  const bool want_sums = p.want_dgamma || p.want_dbeta;
-  if (p.rows == 0 || p.cols == 0 || (!p.want_dx && !p.want_dresidual && !want_sums)) return {};
+  if (p.rows == 0 || p.cols == 0 || (!p.want_dx && !p.want_dresidual && !wants_sums(p))) return {};
   const Geometry g = backward_geometry(p);
   const std::int64_t many = device.multiprocessors, group_rows = RowMap::of(p).rows_of(0);
+  if (!p.has_dy) {
+    launch.kernel = Kernel::copy;
+    launch.lanes_per_row = launch.threads_per_block = copy_threads;
+    launch.blocks = std::min(divide_up(p.rows * p.cols, copy_threads), 8 * many);
+    return {launch, 1, 1};
+  }
   launch.vectors_per_thread = g.vectors;
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;

@@ -13,6 +13,15 @@ inline int element_of(DType dtype) {
   return static_cast<int>(size_of(dtype));
 }
 
+/// What the kernels of whole rows are made for.
+inline bool is_plain(const ForwardProblem& p) {
+  return !p.has_residual && p.y_dtype == p.x_dtype && p.rounding == Rounding::once;
+}
+inline bool is_plain(const BackwardProblem& p) {
+  return p.has_dy && p.y_dtype == row_dtype(p) && p.x_dtype == row_dtype(p) && !p.has_ds &&
+         !p.want_dresidual;
+}
+
 inline Geometry forward_geometry(const ForwardProblem& p) {
   return geometry_of(p.cols, element_of(row_dtype(p)), forward_lane_registers);
 }
@@ -51,14 +60,16 @@ inline int backward_room(const BackwardProblem& p) {
   return longest_vectors(element_of(row_dtype(p)), backward_lane_registers, p.source == Source::x);
 }
 
-/// Narrow rows whose lanes are stretched: gamma and beta, once a block or, where warps may work on
-/// rows of different groups, once a warp.
+/// Narrow rows: beta for each warp where lanes hold much; where they are stretched gamma and beta,
+/// once a block or, if warps may work on rows of different groups, once a warp.
 inline std::size_t forward_narrow_shared(const ForwardProblem& p) {
   const DType row = row_dtype(p);
   const int longest = longest_vectors(element_of(row), forward_lane_registers, true);
-  const int bytes = tile_bytes(narrow_tile_vectors(forward_geometry(p), row, longest), row);
-  if (!stretched(bytes, forward_lane_registers)) return 0;
-  return static_cast<std::size_t>(p.param_groups > 1 ? narrow_threads : warp_lanes) * bytes * 2;
+  const auto bytes = static_cast<std::size_t>(
+      tile_bytes(narrow_tile_vectors(forward_geometry(p), row, longest), row));
+  if (bytes <= 4 * narrow_beta_registers) return 0;
+  if (bytes <= 4 * forward_lane_registers) return narrow_threads * bytes;
+  return (p.param_groups > 1 ? narrow_threads : warp_lanes) * bytes * 2;
 }
 
 /// Beta where rows are not whole segments, and gamma where lanes are stretched.

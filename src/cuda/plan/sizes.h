@@ -6,6 +6,12 @@ namespace fusednorm::cuda {
 
 /// Threads of a block of the narrow forward kernel; 4 warps share one staging of gamma and beta.
 inline constexpr int narrow_threads = 128;
+/// Narrow rows whose tiles are larger keep beta in shared memory: three tiles, two addresses and
+/// what a residual needs do not fit 128 registers.
+inline constexpr int narrow_beta_registers = 24;
+/// A block of the kernels for rows that are read twice: 168 registers a thread, for three tiles and
+/// the way through a row of any length.
+inline constexpr int long_threads = 384;
 /// Most threads of a block that works on one row: 512 leave each 128 of 64 K registers.
 inline constexpr int wide_threads = 512;
 /// Of a narrow backward block whose lanes hold a quarter more than usual: 128 registers do not
@@ -34,6 +40,8 @@ inline constexpr int strip_warps = strip_threads / 32;
 /// Segments of a row that a block of the second strip launch takes.
 inline constexpr int strip_segments = 4 * strip_warps;
 
+inline constexpr int copy_threads = 256;
+
 inline constexpr int column_threads = 256;
 inline constexpr int column_warps = column_threads / 32;
 /// Partial sums of each gradient that a thread of the column kernel loads before it adds the first.
@@ -42,9 +50,9 @@ inline constexpr int column_batch = 8;
 inline constexpr int partials_per_warp = 16;
 
 /// Blocks of narrow_threads that fit a multiprocessor's 64 K registers when a thread needs three
-/// tiles of `tile_registers`, and 40 for everything else, up to 128 in all.
+/// tiles of `tile_registers`, and 48 for everything else, up to 128 in all.
 constexpr int narrow_blocks(int tile_registers) {
-  const int wanted = (3 * tile_registers + 40 + 7) / 8 * 8;
+  const int wanted = (3 * tile_registers + 48 + 7) / 8 * 8;
   const int blocks = 65536 / (narrow_threads * (wanted > 128 ? 128 : wanted));
   return blocks > 12 ? 12 : blocks;
 }

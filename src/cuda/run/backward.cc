@@ -37,9 +37,9 @@ void set_rows(BackwardArguments& a, const BackwardPlan& plan, const BackwardBuff
   const auto rows = [&](const void* data, std::int64_t stride, std::int64_t outer, DType dtype) {
     return row_array(data, row_layout(p.cols, stride, p.inner_rows, outer), dtype);
   };
-  if (p.has_dy) a.dy = rows(buffers.dy, p.dy_row_stride, p.dy_outer_stride, p.y_dtype);
   a.source = rows(from_y ? buffers.y : buffers.x, p.source_row_stride, p.source_outer_stride,
                   from_y ? p.y_dtype : row);
+  if (p.has_dy) a.dy = rows(buffers.dy, p.dy_row_stride, p.dy_outer_stride, p.y_dtype);
   if (p.want_dx) a.dx = rows(buffers.dx, p.dx_row_stride, p.dx_outer_stride, p.x_dtype);
   if (p.has_ds) a.ds = rows(buffers.ds, p.ds_row_stride, p.ds_outer_stride, row);
   if (p.want_dresidual) {
@@ -52,7 +52,7 @@ void set_rows(BackwardArguments& a, const BackwardPlan& plan, const BackwardBuff
   a.writers = plan.writers;
   a.chunks = static_cast<int>(plan.chunks);
   a.index_step = plan.writers * rows_at_once;
-  a.per_step = Divider(a.index_step);
+  a.per_step = Divider(l.kernel == Kernel::copy ? p.cols : a.index_step);
   const std::int64_t row_step = row_step_of(a.map, a.index_step);
   a.statistics_step = row_step * static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype)));
   set_steps(a.map, row_step, {&a.dy, &a.source, &a.dx, &a.ds, &a.dresidual});
@@ -79,6 +79,7 @@ BackwardArguments arguments_of(const BackwardPlan& plan, const BackwardBuffers& 
   a.vectors = g.vectors;
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = plan.launch.blocks_per_row;
+  a.plain = is_plain(p);
   a.operation = p.operation;
   a.row_dtype = row_dtype(p);
   return a;
@@ -93,7 +94,9 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
   if (auto status = check_device(plan.device, workspace, plan.workspace_bytes); !status)
     return status;
   if (p.cols == 0) return {};
-  if (p.rows == 0) return clear_gradients(p, buffers, stream);
+  if (p.rows == 0 || !p.has_dy) {
+    if (auto status = clear_gradients(p, buffers, stream); !status) return status;
+  }
   if (plan.launch.kernel == Kernel::none) return {};
   const BackwardLayout layout(plan, workspace.data);
   BackwardArguments arguments = arguments_of(plan, buffers, layout);
