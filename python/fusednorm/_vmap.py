@@ -114,16 +114,16 @@ def _forward(operator: OpOverload, plain: OpOverload) -> Rule:
 
     def rule(info: Any, in_dims: tuple[Any, ...], *values: Any, **named: Any) -> tuple[Any, Any]:
         arguments, dims = bind(operator, values, **named), bind_dims(operator, in_dims)
-        for name in ("weight", "bias"):
-            if dims[name] is not None:
-                _check_shape(name, arguments, dims)
+        together = dims["weight"] is None and dims["bias"] is None
+        for name in () if together else ("weight", "bias"):
+            _check_shape(name, arguments, dims)
         input_dims = arguments["input"].dim() - (dims["input"] is not None)
         rows = [name for name in ("input", "residual") if name in arguments]
         rows_out = None
         if any(dims[name] is not None for name in rows):
             _batch(arguments, dims, rows, info.batch_size)
             rows_out = 0
-        if dims["weight"] is None and dims["bias"] is None:
+        if together:
             outputs = operator(**arguments)
             single = isinstance(outputs, Tensor)
             return outputs, rows_out if single else (rows_out,) * len(outputs)

@@ -98,21 +98,17 @@ def _rms_normalize(
     if input.is_cuda and torch.is_autocast_enabled("cuda"):
         cast = torch.get_autocast_dtype("cuda")
         input, weight = input.to(cast), None if weight is None else weight.to(cast)
+        with torch.autocast("cuda", enabled=False):
+            return _rms_normalize(input, weight, normalized_shape, eps, memory_efficient, mixed)
     # apex has no other pairs than these two; f32 weights beside a 16-bit output are rounded once.
     via_weight = weight is not None and (mixed or weight.dtype == input.dtype)
-    operator = torch.ops.fusednorm.rms_norm
+    rounding = "via_param" if via_weight else "once"
+    shape = _shape(normalized_shape)
     if memory_efficient:
-        operator = torch.ops.fusednorm.rms_norm_memory_efficient_forward
-    with torch.autocast(input.device.type, enabled=False):
-        output = operator(
-            input,
-            _shape(normalized_shape),
-            weight,
-            eps,
-            rounding="via_param" if via_weight else "once",
-        )
-    result: Tensor = output[0] if memory_efficient else output
-    return result
+        return torch.ops.fusednorm.rms_norm_memory_efficient_forward(
+            input, shape, weight, eps, rounding=rounding
+        )[0]
+    return torch.ops.fusednorm.rms_norm(input, shape, weight, eps, rounding=rounding)
 
 
 def fused_rms_norm(
