@@ -17,7 +17,13 @@ from fusednorm._operators import bind, is_centred
 
 OPSET = 17  # the first with LayerNormalization
 _ops = torch.ops.fusednorm
-_KINDS: dict[str, Any] = {"normalized_shape": "is", "eps": "f", "offset": "f", "rounding": "s", "dtype": "i"}
+_KINDS: dict[str, Any] = {
+    "normalized_shape": "is",
+    "eps": "f",
+    "offset": "f",
+    "rounding": "s",
+    "dtype": "i",
+}
 
 
 def _parsed(operator: OpOverload, values: Any) -> dict[str, Any]:

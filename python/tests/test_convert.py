@@ -121,6 +121,12 @@ def test_converted_classes_compute_the_same_in_every_pair_of_dtypes(kind, of_inp
     assert close(found, expected, 48, narrowest)
 
 
+def test_a_class_that_fits_in_float32_alone_is_fused_there_alone():
+    module = fusednorm.convert(HalfStatisticsNorm())
+    assert swap.why_not_fused(module, (torch.randn(2, 48),), {}) == ""
+    assert "dtypes" in swap.why_not_fused(module, (torch.randn(2, 48).to(BF16),), {})
+
+
 def test_eps_is_read_at_each_call_and_under_its_own_name():
     module = fusednorm.convert(TwoNamesNorm())
     assert vars(module)[swap.RECIPE].eps_name == "variance_epsilon"
@@ -160,9 +166,31 @@ class ChannelsFirst(torch.nn.LayerNorm):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+class HalfStatisticsNorm(Norm):
+    """In 16 bits the mean square is rounded; in f32 that is a norm like any other."""
+
+    def rows(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+
+class FailingNorm(Norm):
+    """Fails where the probe does not expect it."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = ([1], {})
+
+    def forward(self, x):
+        if not self.training:
+            raise ValueError("not in evaluation")
+        return super().forward(x)
+
+
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
+        (HalfStatisticsNorm().to(BF16), "in torch.bfloat16 it rounds as none"),
+        (FailingNorm(), "cannot be probed (ValueError: not in evaluation)"),
         (Different(), "something else"),
         (Stopped(), "gradient"),
         (Dropping(), "training and evaluation"),

@@ -15,8 +15,8 @@ import torch
 import cuda_device
 import fusednorm
 
-PUBLIC = ["", ".functional", ".module", ".conversion", ".apex", ".distributed"]
-MODULES = [*PUBLIC, "._load", "._operators"]
+PUBLIC = ["", ".functional", ".module", ".conversion", ".apex", ".distributed", ".onnx"]
+MODULES = [*PUBLIC, ".conversion.explain", "._load", "._operators"]
 
 
 @pytest.mark.parametrize("name", MODULES)

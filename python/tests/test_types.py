@@ -23,6 +23,7 @@ x: Tensor
 weight: Tensor
 bias: Tensor
 residual: Tensor
+stream: Tensor
 q: Tensor
 model: torch.nn.Module
 """

@@ -63,6 +63,8 @@ class Analysis:
         found = _apex_recipe(original) or self._recipe(original, module)
         if isinstance(found, str):
             return Finding(path, module, "left alone", None, None, found)
+        if reason := _other_rounding(module, found):
+            return Finding(path, module, "left alone", None, None, reason)
         if self.numerics == "once":
             found = found.with_rounding("once")
         fused = swap.fused_class(original)
@@ -75,14 +77,27 @@ class Analysis:
         return self.known[key]
 
 
+# Settings whose repr says all about them.
+_PRINTED = (int, float, str, tuple, list, torch.dtype, type(None))
+
+
 def _fingerprint(module: Module) -> Any:
     """Return all that a probe's result depends on, as something that compares."""
     plain = tuple(
-        (name, value if isinstance(value, int | float | str | tuple | None) else id(value))
+        (name, repr(value) if isinstance(value, _PRINTED) else id(value))
         for name, value in settings(module).items()
     )
     shapes = tuple((name, tuple(t.shape), t.device.type) for name, t in tensors(module).items())
     return plain, shapes, tuple(module._parameters), tuple(module._buffers)
+
+
+def _other_rounding(module: Module, recipe: Recipe | ApexRecipe) -> str:
+    """Return why a recipe that holds in other dtypes is of no use here; empty if it is."""
+    if not isinstance(recipe, Recipe) or (parameter := recipe.parameter(module)) is None:
+        return ""
+    if (parameter.dtype, parameter.dtype) in recipe.pairs:
+        return ""
+    return f"with parameters in {parameter.dtype} it rounds as none of our recipes does"
 
 
 def _apex_recipe(original: type[Module]) -> ApexRecipe | None:

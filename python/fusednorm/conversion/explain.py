@@ -115,7 +115,7 @@ def explain(
     operator ran, and whether the input had to be copied first.
 
     >>> print(explain(torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.BatchNorm1d(8))))
-    count  path  class        state        recipe                why
+    count  path  class        state        recipe               why
     ...
     2 norms: 1 convertible, 1 left alone
     """

@@ -40,14 +40,14 @@ class _Unlike(Exception):
 
 def probe(module: Module) -> Recipe | str:
     """Return the recipe that computes what the module does, or why there is none."""
-    found = parts(module)
-    if isinstance(found, str):
-        return found
     with _undisturbed():
         try:
-            return _Probe(module, found).recipe()
+            found = parts(module)
+            return found if isinstance(found, str) else _Probe(module, found).recipe()
         except _Unlike as reason:
             return str(reason)
+        except Exception as error:  # a stranger's code: convert() must not fail because of it
+            return f"it cannot be probed ({_error_text(error)})"
 
 
 @contextmanager

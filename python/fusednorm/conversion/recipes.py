@@ -52,9 +52,7 @@ class Recipe:
         parameter = self.parameter(module)
         dtype = None
         if parameter is not None:
-            if not _plain(parameter) or (type(parameter) is FakeTensor) > (
-                type(input) is FakeTensor
-            ):
+            if not _plain(parameter):
                 return f"weight is a {type(parameter).__name__}"
             if _is_dtensor(parameter) != _is_dtensor(input):
                 return "one of input and weight is a DTensor, the other is not"
