@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
@@ -96,20 +97,24 @@ TEST(Allocation, NoneInPlanAndRun) {
       for (const char* text :
            {"forward:f32:64x64", "forward:bf16/f32:9x20001", "backward:f32:64x64",
             "backward:bf16/f32:300x8", "backward:f16:3x20001", "backward_from_y:f64:20x99",
-            "forward:bf16:99x64:residual=f32:rounding=via_x:groups=3",
+            "forward:bf16/f32:64x64:residual=f32:rounding=via_x",
+            "backward:f32:24x64:residual=f32:groups=6:inner=6:outer=640:gamma_offset=1",
             "forward:f32/bf16/bf16:2x20001:residual=f32:gamma_offset=1",
-            "backward:bf16:300x64:residual=f32:groups=3:gamma_offset=1:inner=3:outer=200",
+            "backward:bf16:300x64:residual=f32:groups=3:gamma_offset=1",
             "backward:f32/bf16/bf16:2x20001:residual=f32",
             "backward_from_y:bf16/f32:90x64:residual=bf16:groups=90"}) {
         const Problem problem = parse(text);
+        if (const std::string why = CpuBackend(device, {1}).leaves_out(problem); !why.empty()) {
+          std::printf("left out %s: %s\n", text, why.c_str());
+          continue;
+        }
         Layout layout(problem, make_operands(problem));
         Memory& memory = layout.memory;
         const ForwardProblem forward = forward_problem(problem);
         const BackwardProblem backward = backward_problem(problem);
         std::vector<std::byte> workspace(1 << 22);
         const auto at = [&](Place place) { return memory.at(place); };
-        const BackwardBuffers buffers =
-            buffers_of(layout.backward, problem.from_y() ? Source::y : Source::x, at);
+        const BackwardBuffers buffers = buffers_of(layout.backward, backward.source, at);
         const ForwardBuffers forward_buffers = buffers_of(layout.forward, at);
         bool ok = false;
         allocations = 0;

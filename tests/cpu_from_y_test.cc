@@ -57,10 +57,10 @@ TEST(BackwardFromY, SmallGammaIsNoZero) {
     for (const Expected& expected : expected_outputs(problem, operands)) {
       const auto bytes = output_bytes(layout, expected.name);
       for (std::size_t index = 0; index < expected.values.size(); ++index) {
-        const double value =
+        const double got =
             reference::load(DType::f32, bytes.data(), static_cast<std::int64_t>(index));
-        EXPECT_TRUE(value >= expected.low[index] && value <= expected.high[index])
-            << expected.name << " " << index << " is " << value;
+        EXPECT_GE(got, expected.low[index]) << expected.name << " " << index;
+        EXPECT_LE(got, expected.high[index]) << expected.name << " " << index;
       }
     }
   }

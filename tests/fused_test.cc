@@ -42,7 +42,7 @@ TEST(Fused, ForwardIsTheNormOfTheStoredSum) {
        "forward:{f32,f32/bf16,f32/bf16/bf16}:" + kShapes + ":residual=f32" + kRoundings + kNorms,
        "forward:{f16,f16/f32,f16/f32/f32}:" + kShapes + ":residual=f16" + kRoundings + kNorms,
        "forward:{bf16,bf16/f32,bf16/f32/f32}:" + kShapes + ":residual=bf16" + kRoundings + kNorms,
-       "forward:bf16/f32:{3x70001,1x300001}:residual=bf16" + kNorms,
+       "forward:bf16/f32:{2x40000,5x70001,1x300001}:residual=bf16" + kNorms,
        "forward:f32:5x769:residual=f32:data={mean1000,ramp,outlier,constant}",
        "forward:bf16:5x769:residual=bf16:data={mean1000,ramp,outlier,constant}"},
       fused_as_unfused);
@@ -53,7 +53,7 @@ TEST(Fused, ForwardBesideAnF32Residual) {
       {"forward:{bf16,bf16/f32,f16,f16/f32}:" + kShapes + ":residual=f32" + kNorms,
        "forward:{bf16/f32/f32,f16/f32/f32}:" + kShapes + ":residual=f32" + kRoundings + kNorms,
        "forward:{bf16,bf16/f32,f16}:5x769:residual=f32:beta=none" + kRoundings + kNorms,
-       "forward:bf16/f32:3x70001:residual=f32:op=rms_norm"},
+       "forward:bf16/f32:5x70001:residual=f32:op=rms_norm"},
       fused_as_unfused);
 }
 
@@ -73,7 +73,7 @@ TEST(Fused, BackwardIsTheNormsGradientAndDs) {
            kNorms,
        "{backward,backward_from_y}:{f16,f16/f32}:" + kShapes + ":residual=f16:grads=dy" + kNorms,
        "backward:{bf16/f32,bf16/f32/f32}:" + kShapes + ":residual=bf16:grads=dy" + kNorms,
-       "backward:f32:3x70001:residual=f32:op=rms_norm",
+       "backward:f32:{2x40000,5x70001}:residual=f32:op=rms_norm",
        "backward:f32:24x64:residual=f32:inner=6:outer=640:groups=6:gamma_offset=1",
        "backward:f32:5x{100,4097}:residual=f32:in_place={dx_over_dy,dx_over_source,dx_over_ds}"},
       fused_as_unfused);

@@ -80,7 +80,7 @@ const Mistake kMistakes[] = {
     {Mutation::wrong_group, "backward_from_y:f32:24x7:groups=2x3"},
     {Mutation::group_by_row, "forward:bf16:24x7:groups=2x3"},
     {Mutation::group_by_row, "backward:f32:5x100:groups=2x9"},
-    {Mutation::mixed_groups, "backward:f32:3000x64:groups=12"},
+    {Mutation::mixed_groups, "backward:f32:1000x64:groups=12"},
     {Mutation::mixed_groups, "backward:bf16:24x64:groups=6"},
     {Mutation::mixed_groups, "backward:f32:24x5:groups=3x2:data=nan_row"},
     {Mutation::ignored_outer_stride, "forward:f32:24x64:inner=6:outer=640"},
