@@ -3,8 +3,7 @@
 // one vector. Included once per instruction set.
 //
 //   from x   xhat = (x - mean) * rstd     from y   xhat = (y - beta) / gamma     g = dy * gamma
-//   dx = rstd * (g + constant + slope * (x - mean)), or slope * xhat from y: rstd comes last, for
-//   its square may overflow
+//   dx = rstd * g + constant + slope * (x - mean), or + slope * xhat from y
 #if defined(FUSEDNORM_CPU_KERNELS_BACKWARD_TYPES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FUSEDNORM_CPU_KERNELS_BACKWARD_TYPES_INL_H_
 #undef FUSEDNORM_CPU_KERNELS_BACKWARD_TYPES_INL_H_
@@ -133,9 +132,10 @@ HWY_INLINE GradientFactors<B> make_factors(Operation operation, Statistics<B> ro
                                            typename B::W share, typename B::Totals sums) {
   using C = typename B::C;
   using W = typename B::W;
-  const auto f = norms::gradient_factors<W>(operation, sums, W(1), share);
+  const W rstd = static_cast<W>(row.rstd);
+  const auto f = norms::gradient_factors<W>(operation, sums, rstd, share);
   return {row.mean, row.rstd, static_cast<C>(f.constant),
-          static_cast<C>(f.slope * (B::from_y ? W(1) : static_cast<W>(row.rstd)))};
+          static_cast<C>(f.slope * (B::from_y ? W(1) : rstd))};
 }
 
 template <class B>

@@ -20,8 +20,8 @@ HWY_INLINE typename B::V gradient(typename B::V dy, typename B::V source, typena
   const typename B::D d;
   const auto x =
       B::from_y ? hn::Div(hn::Sub(source, beta), gamma) : hn::Sub(source, hn::Set(d, row.mean));
-  const auto g = hn::MulAdd(dy, gamma, hn::Set(d, row.constant));
-  return hn::Mul(hn::MulAdd(x, hn::Set(d, row.slope), g), hn::Set(d, row.rstd));
+  return hn::MulAdd(x, hn::Set(d, row.slope),
+                    hn::MulAdd(hn::Mul(dy, hn::Set(d, row.rstd)), gamma, hn::Set(d, row.constant)));
 }
 
 /// What is added to dx: nothing, or a row of ds.

@@ -36,7 +36,7 @@ HWY_NOINLINE void short_rows(const ForwardArguments& a, int64_t begin, int64_t e
         a, row, moments_of<F>(operation, x, a.cols, sum, squares, share), share, true);
     if (cache == Cache::bypass) y.prefetch_head(policy::head_rows_ahead, y_stride);
     write<F, cache>(x, gamma.all, beta.all, y, n, factors,
-                    x.later(0, 2, x_stride).ahead(ahead_bytes));
+                    x.later(0, 2, x_stride).ahead(ahead_bytes), a.roundings);
     sum = next_sum;
     squares = next_squares;
   }
@@ -96,7 +96,7 @@ HWY_NOINLINE void long_rows(const ForwardArguments& a, int64_t begin, int64_t en
     if (cache == Cache::bypass && span.begin == 0) y.prefetch_head(1, a.y_stride);
     write<F, cache>(x.at(span.begin), gamma.at(span.begin), beta.at(span.begin), y.at(span.begin),
                     static_cast<size_t>(span.end - span.begin), factors,
-                    statistics.input(reads).ahead(a.ahead_bytes));
+                    statistics.input(reads).ahead(a.ahead_bytes), a.roundings);
     writes.advance();
   }
 }

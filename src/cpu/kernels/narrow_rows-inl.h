@@ -59,7 +59,7 @@ HWY_INLINE bool finish_together(const ForwardArguments& a, double share, Batch<F
     hn::Store(hn::DemoteTo(narrow, rstd), narrow, rstds + i);
   }
   for (size_t i = 0; i < count; ++i)
-    batch.factors[i] = {centres[i], shifts[i], rstds[i], form, a.roundings, means[i]};
+    batch.factors[i] = {centres[i], shifts[i], rstds[i], form, means[i]};
   return true;
 }
 
@@ -106,7 +106,7 @@ HWY_NOINLINE void narrow_rows(const ForwardArguments& a, int64_t begin, int64_t 
     auto ahead = x.later(0, 2 * most, x_stride).ahead(a.ahead_bytes);
     for (int64_t r = 0; r < count; ++r) {
       if (cache == Cache::bypass) y.prefetch_head(policy::head_rows_ahead, y_stride);
-      write<F, cache>(x, gamma.all, beta.all, y, n, batch.factors[r], ahead);
+      write<F, cache>(x, gamma.all, beta.all, y, n, batch.factors[r], ahead, a.roundings);
       x = x.at(x_stride);
       y = y.at(y_stride);
       ahead = ahead.at(x_stride);

@@ -50,9 +50,9 @@ HWY_INLINE void write_chunk(const ForwardArguments& a, int64_t row_begin, int64_
     const Factors<F>& of_row = factors[row - row_begin];
     const auto count = static_cast<size_t>(n);
     if (Output::can_bypass && a.streaming)
-      write<F, Output::past>(x, gamma, beta, y, count, of_row, ahead);
+      write<F, Output::past>(x, gamma, beta, y, count, of_row, ahead, a.roundings);
     else
-      write<F, Cache::keep>(x, gamma, beta, y, count, of_row, ahead);
+      write<F, Cache::keep>(x, gamma, beta, y, count, of_row, ahead, a.roundings);
   }
 }
 

@@ -50,7 +50,6 @@ struct Factors {
   C shift;
   C rstd;
   Form form;
-  Roundings roundings;
   C mean;
 };
 
@@ -63,12 +62,8 @@ HWY_INLINE Factors<F> make_factors(const Roundings& roundings, typename F::W mea
   using W = typename F::W;
   const bool centred = !F::sixteen_bit || !(mean * mean <= 4 * variance);
   const C centre = centred ? static_cast<C>(mean) : C(0);
-  return {centre,
-          static_cast<C>((static_cast<W>(centre) - mean) * rstd),
-          static_cast<C>(rstd),
-          form_of(roundings, centred),
-          roundings,
-          static_cast<C>(mean)};
+  return {centre, static_cast<C>((static_cast<W>(centre) - mean) * rstd), static_cast<C>(rstd),
+          form_of(roundings, centred), static_cast<C>(mean)};
 }
 
 /// The sums of n elements of x, or of x - centre, and of their squares, lane by lane. A chunk has

@@ -19,7 +19,8 @@ FUSEDNORM_TARGET_BEGIN
 /// with writes.
 template <class F, Form form, Cache cache, class Q>
 HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::Output y, size_t n,
-                              const Factors<F>& row, typename F::Input ahead) {
+                              const Factors<F>& row, typename F::Input ahead,
+                              [[maybe_unused]] Roundings roundings) {
   using L = typename F::Lanes;
   using V = typename F::V;
   const typename F::D d;
@@ -30,8 +31,8 @@ HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::
     if constexpr (form != Form::plain) v = hn::Sub(v, centre);
     v = hn::MulAdd(v, rstd, shift);
     if constexpr (form != Form::rounded) return hn::MulAdd(v, gamma_part, beta_part);
-    const V product = hn::Mul(L::narrowed(v, row.roundings.xhat), gamma_part);
-    return hn::Add(L::narrowed(product, row.roundings.product), beta_part);
+    const V product = hn::Mul(L::narrowed(v, roundings.xhat), gamma_part);
+    return hn::Add(L::narrowed(product, roundings.product), beta_part);
   };
   const auto write_step = [&](auto stores, auto from, Q gammas, Q betas, auto to,
                               size_t i) FUSEDNORM_INLINE {
@@ -84,40 +85,42 @@ HWY_INLINE void write_columns(typename F::Input x, Q gamma, Q beta, typename F::
 template <class F, Cache cache>
 HWY_NOINLINE void write_rounded_row(typename F::Input x, Expanded<typename F::Lanes> gamma,
                                     Expanded<typename F::Lanes> beta, typename F::Output y,
-                                    size_t n, Factors<F> row, typename F::Input ahead) {
-  write_columns<F, Form::rounded, cache>(x, gamma, beta, y, n, row, ahead);
+                                    size_t n, Factors<F> row, typename F::Input ahead,
+                                    Roundings roundings) {
+  write_columns<F, Form::rounded, cache>(x, gamma, beta, y, n, row, ahead, roundings);
 }
 
 /// By form; f32 and f64 rows are never plain, and 16-bit parameters as given are for rows that are
 /// rounded once.
 template <class F, Cache cache, class Q>
 HWY_INLINE void write_row(typename F::Input x, Q gamma, Q beta, typename F::Output y, size_t n,
-                          const Factors<F>& row, typename F::Input ahead) {
+                          const Factors<F>& row, typename F::Input ahead,
+                          const Roundings& roundings) {
   if constexpr (std::is_same_v<Q, Expanded<typename F::Lanes>>) {
     if (HWY_UNLIKELY(row.form == Form::rounded))
-      return write_rounded_row<F, cache>(x, gamma, beta, y, n, row, ahead);
+      return write_rounded_row<F, cache>(x, gamma, beta, y, n, row, ahead, roundings);
   }
   if (!F::sixteen_bit || row.form == Form::centred)
-    write_columns<F, Form::centred, cache>(x, gamma, beta, y, n, row, ahead);
+    write_columns<F, Form::centred, cache>(x, gamma, beta, y, n, row, ahead, {});
   else
-    write_columns<F, Form::plain, cache>(x, gamma, beta, y, n, row, ahead);
+    write_columns<F, Form::plain, cache>(x, gamma, beta, y, n, row, ahead, {});
 }
 
 /// Out of line: rows that have no whole cache lines.
 template <class F, class Q>
 HWY_NOINLINE void write_cached_row(typename F::Input x, Q gamma, Q beta, typename F::Output y,
-                                   size_t n, Factors<F> row) {
-  write_row<F, Cache::keep>(x, gamma, beta, y, n, row, x);
+                                   size_t n, Factors<F> row, Roundings roundings) {
+  write_row<F, Cache::keep>(x, gamma, beta, y, n, row, x, roundings);
 }
 
 /// Past the cache only where the row has whole cache lines.
 template <class F, Cache cache, class Q>
 HWY_INLINE void write(typename F::Input x, Q gamma, Q beta, typename F::Output y, size_t n,
-                      const Factors<F>& row, typename F::Input ahead) {
+                      const Factors<F>& row, typename F::Input ahead, const Roundings& roundings) {
   if (cache == Cache::keep || HWY_LIKELY(y.fits_lines(n)))
-    write_row<F, cache>(x, gamma, beta, y, n, row, ahead);
+    write_row<F, cache>(x, gamma, beta, y, n, row, ahead, roundings);
   else
-    write_cached_row<F>(x, gamma, beta, y, n, row);
+    write_cached_row<F>(x, gamma, beta, y, n, row, roundings);
 }
 
 FUSEDNORM_TARGET_END

@@ -87,9 +87,11 @@ inline constexpr std::int64_t rows_at_once = 4;
 /// one row more.
 inline constexpr std::int64_t min_run = 8;
 
-/// Elements of an array in the rows that are taken run by run: x, dy and dx of them in f32 are 1.5
-/// MiB, in 16 bits 768 KiB: a second-level cache, about. Decides bits: constant.
-inline constexpr std::int64_t turn_elements = 1 << 17;
+/// Elements of an array in the rows that are taken run by run: x, dy and dx of them in f32 are 768
+/// KiB, in 16 bits 384 KiB, which leaves room in a second-level cache for those that follow.
+/// Twice as many where runs would be shorter than min_run. Decides bits: constant.
+inline constexpr std::int64_t turn_elements = 1 << 16;
+inline constexpr std::int64_t max_turn_elements = 2 * turn_elements;
 
 /// Bytes of rows that wait between an add pass and the passes of a norm. Half a first-level cache
 /// is too little to make the change from pass to pass cheap; the second-level cache holds more, but

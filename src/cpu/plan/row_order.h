@@ -43,13 +43,14 @@ struct RowOrder {
             std::clamp<std::int64_t>(p.rows_per_group, 1, std::max<std::int64_t>(p.rows, 1))) {
     // Threads may share longer rows, which they take in order.
     if (p.cols == 0 || p.cols > max_segment(DType::f64) || run_length() >= policy::min_run) return;
-    const std::int64_t most = policy::turn_elements / p.cols / policy::min_run;
+    const std::int64_t most = policy::max_turn_elements / p.cols / policy::min_run;
     const std::int64_t cycle = groups > 1 ? bounded_product(groups, rows_per_group, most) : 1;
     if (cycle > most || inner > most) return;
     const std::int64_t common = inner > 0 ? std::lcm(inner, cycle) : cycle;
     if (common > most || common / groups > policy::rows_per_sum || rows / common < 2) return;
     period = common;
-    turn = std::min(policy::turn_elements / p.cols / common, policy::rows_per_sum);
+    turn =
+        std::clamp(policy::turn_elements / p.cols / common, policy::min_run, policy::rows_per_sum);
   }
 
   /// Whether the rows of a group are apart from those of others, not taken in turns with them.

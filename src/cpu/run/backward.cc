@@ -26,6 +26,7 @@ struct Worker {
   /// Rows of one run, with sums of its group.
   void take(const RowRun& rows, ColumnSums sums) {
     select(rows.group);
+    prefetch_share(run.layout.order, rows, arguments.cols, {&run.dy, &run.source});
     const std::int64_t most = run.layout.kept.rows > 0 ? run.layout.kept.rows : rows.count;
     for (std::int64_t row = 0; row < rows.count; row += most)
       take_together(part_of(rows, row, std::min(most, rows.count - row)), sums);

@@ -158,6 +158,7 @@ void run_rows(const Run& run, std::int64_t begin, std::int64_t end, std::int64_t
   std::int64_t group = -1;
   run.layout.order.each_run(begin, end, [&](const RowRun& rows) {
     run.parameters.select(a, rows.group, task, group);
+    prefetch_share(run.layout.order, rows, a.cols, {&run.x});
     const std::int64_t most = run.layout.kept.rows > 0 ? run.layout.kept.rows : rows.count;
     for (std::int64_t row = 0; row < rows.count; row += most)
       take_rows(run, a, part_of(rows, row, std::min(most, rows.count - row)), task);
