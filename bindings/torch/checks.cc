@@ -183,9 +183,9 @@ void check_arguments(const ForwardArguments& arguments, const Array& shape) {
   if (!arguments.in_place) return;
   TORCH_CHECK(!input.is_same(*arguments.residual), op,
               "_: input and residual must be two tensors, but they are one: both are written to");
-  TORCH_CHECK(dtype == input_dtype, op, "_: rounding=\"",
-              name_of(arguments.rounding), "\" gives an output of dtype ", dtype,
-              ", which cannot replace input of dtype ", input_dtype, ": use ", op);
+  TORCH_CHECK(dtype == input_dtype, op, "_: rounding=\"", name_of(arguments.rounding),
+              "\" gives an output of dtype ", dtype, ", which cannot replace input of dtype ",
+              input_dtype, ": use ", op);
 }
 
 template <typename Array>
