@@ -125,9 +125,7 @@ bool overlap(const Extent& a, const Extent& b) {
 
 enum class Sharing { forbidden, exact };
 
-Status check_overlap(const Extent& output, const Extent& other, Sharing sharing) {
-  if (output.data == nullptr || other.data == nullptr || !overlap(output, other)) return {};
-  if (sharing == Sharing::exact && same_place(output, other)) return {};
+Status overlapping(const Extent& output, const Extent& other, Sharing sharing) {
   return Status::invalid_argument(
       std::string(output.name) + " overlaps " + other.name + " (" + output.name + " starts " +
       std::to_string(static_cast<std::int64_t>(output.begin() - other.begin())) + " bytes after " +
@@ -138,18 +136,24 @@ Status check_overlap(const Extent& output, const Extent& other, Sharing sharing)
 
 using Extents = std::initializer_list<const Extent*>;
 
-Status check_apart(const Extent& output, Extents others) {
+/// Every output against all others is most of a tiny call: an absent output is one comparison, and
+/// a pair that passes makes no Status.
+Status check_sharing(const Extent& output, Extents others, Sharing sharing) {
+  if (output.data == nullptr || output.empty()) return {};
   for (const Extent* other : others) {
-    if (auto s = check_overlap(output, *other, Sharing::forbidden); !s) return s;
+    if (other->data == nullptr || !overlap(output, *other)) continue;
+    if (sharing == Sharing::exact && same_place(output, *other)) continue;
+    return overlapping(output, *other, sharing);
   }
   return {};
 }
 
+Status check_apart(const Extent& output, Extents others) {
+  return check_sharing(output, others, Sharing::forbidden);
+}
+
 Status check_apart_or_exact(const Extent& output, Extents others) {
-  for (const Extent* other : others) {
-    if (auto s = check_overlap(output, *other, Sharing::exact); !s) return s;
-  }
-  return {};
+  return check_sharing(output, others, Sharing::exact);
 }
 
 Status check_addresses(Extents arrays) {

@@ -174,21 +174,23 @@ def test_views_are_not_copied(name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", NORMS)
 def test_views_of_packed_heads(name, dtype, device):
+    """The bits of packed rows, forward and backward."""
     qkv, _ = packed(dtype)
-    there = put(qkv, device)
-    w = torch.randn(HEADS, DIM)
+    w = torch.randn(HEADS, DIM).to(device)
+    dy = torch.randn(TOKENS, 2 * HEADS, DIM, dtype=dtype)
     for first in (0, HEADS, 1):
-        view = there[:, first : first + HEADS].requires_grad_()
-        x = qkv[:, first : first + HEADS].contiguous()
-        y = norm(name, view, w.to(device))
+        heads = qkv[:, first : first + HEADS]
+        view, x = (
+            put(heads, device).requires_grad_(),
+            heads.contiguous().to(device).requires_grad_(),
+        )
+        assert not view.is_contiguous()
+        y, expected = norm(name, view, w), norm(name, x, w)
         assert y.is_contiguous()
-        assert torch.equal(y.detach().cpu(), norm(name, x, w))
-        dy = torch.randn(TOKENS, 2 * HEADS, DIM, dtype=dtype)
-        (dx,) = torch.autograd.grad(y, view, put(dy, device)[:, HEADS:])
-        x.requires_grad_()
-        (expected,) = torch.autograd.grad(norm(name, x, w), x, dy[:, HEADS:].contiguous())
-        assert torch.equal(dx.cpu(), expected)
-        there = there.detach()
+        assert torch.equal(y.detach().cpu(), expected.detach().cpu())
+        (dx,) = torch.autograd.grad(y, view, put(dy[:, HEADS:], device))
+        (same,) = torch.autograd.grad(expected, x, dy[:, HEADS:].contiguous().to(device))
+        assert torch.equal(dx.cpu(), same.cpu())
 
 
 @pytest.mark.parametrize("name", NORMS)
