@@ -4,9 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "problems/problem.h"
@@ -44,25 +44,36 @@ class DeviceArray {
 /// The arrays of a problem; those that it does not have are empty. The order is part of the
 /// recorded costs: it decides the addresses, and these which loads the emulated L1 still holds.
 struct DeviceArrays {
-  DeviceArray in;  ///< x or, in a backward pass from y, y
+  DeviceArray in;  ///< x, the stored sum or, in a backward pass from y, y
   DeviceArray y;   ///< y; in a backward pass dy
   DeviceArray gamma, beta, mean, rstd, dx, dgamma, dbeta;
+  std::optional<DeviceArray> residual, sum, ds, dresidual;
 
   explicit DeviceArrays(const problems::Problem& p)
-      : in(elements(p, p.is_forward() ? 0 : 1), p.from_y() ? p.y_dtype : p.x_dtype,
-           p.offset[p.is_forward() ? 0 : 1]),
-        y(elements(p, p.is_forward() ? 1 : 0), p.y_dtype, p.offset[p.is_forward() ? 1 : 0]),
-        gamma(p.cols, p.param_dtype, p.offset[0]),
-        beta(p.is_forward() || p.from_y() ? p.cols : 0, p.param_dtype, p.offset[0]),
+      : in(extent_of(p, source(p)), source_dtype(p), p.offset[source(p)]),
+        y(extent_of(p, y_or_dy(p)), p.y_dtype, p.offset[y_or_dy(p)]),
+        gamma(p.param_groups * p.cols, p.param_dtype, p.offset[0]),
+        beta(p.is_forward() || p.from_y() ? p.param_groups * p.cols : 0, p.param_dtype,
+             p.offset[0]),
         mean(p.rows, compute_dtype(p.x_dtype), p.offset[0]),
         rstd(p.rows, compute_dtype(p.x_dtype), p.offset[0]),
-        dx(p.is_forward() ? 0 : elements(p, 2), p.x_dtype, p.offset[2]),
-        dgamma(p.is_forward() ? 0 : p.cols, p.param_dtype, p.offset[0]),
-        dbeta(p.is_forward() ? 0 : p.cols, p.param_dtype, p.offset[0]) {}
+        dx(p.is_forward() ? 0 : extent_of(p, problems::kDx), p.x_dtype, p.offset[problems::kDx]),
+        dgamma(p.is_forward() ? 0 : p.param_groups * p.cols, p.param_dtype, p.offset[0]),
+        dbeta(p.is_forward() ? 0 : p.param_groups * p.cols, p.param_dtype, p.offset[0]) {
+    const auto add = [&](std::optional<DeviceArray>* array, int index, bool exists) {
+      if (exists) array->emplace(extent_of(p, index), p.residual_dtype, p.offset[index]);
+    };
+    add(&residual, problems::kResidual, p.is_forward() && p.has_residual);
+    add(&sum, problems::kSum, p.is_forward() && p.has_residual);
+    add(&ds, problems::kDs, !p.is_forward() && p.has_ds);
+    add(&dresidual, problems::kDresidual, !p.is_forward() && p.out[3]);
+  }
 
   bool exist() const {
     for (const DeviceArray* array : {&in, &y, &gamma, &beta, &mean, &rstd, &dx, &dgamma, &dbeta})
       if (!array->exists()) return false;
+    for (const auto* array : {&residual, &sum, &ds, &dresidual})
+      if (*array && !(*array)->exists()) return false;
     return true;
   }
   /// What the pass writes.
@@ -75,11 +86,13 @@ struct DeviceArrays {
     buffers.y = y.data();
     buffers.mean = mean.data_if(p.out[0]);
     buffers.rstd = rstd.data_if(p.out[1]);
+    buffers.residual = data_of(residual);
+    buffers.sum = data_of(sum);
     return buffers;
   }
   BackwardBuffers backward(const problems::Problem& p) const {
     BackwardBuffers buffers;
-    buffers.dy = y.data();
+    buffers.dy = y.data_if(p.has_dy);
     buffers.x = in.data_if(!p.from_y());
     buffers.y = in.data_if(p.from_y());
     buffers.gamma = gamma.data_if(p.gamma != problems::Gamma::none);
@@ -89,12 +102,23 @@ struct DeviceArrays {
     buffers.dx = dx.data_if(p.out[0]);
     buffers.dgamma = dgamma.data_if(p.out[1]);
     buffers.dbeta = dbeta.data_if(p.out[2]);
+    buffers.ds = data_of(ds);
+    buffers.dresidual = data_of(dresidual);
     return buffers;
   }
 
  private:
-  static std::int64_t elements(const problems::Problem& p, std::size_t index) {
-    return p.rows * std::max(p.stride[index], p.cols);
+  static int source(const problems::Problem& p) {
+    return p.is_forward() ? static_cast<int>(problems::kX) : static_cast<int>(problems::kSource);
+  }
+  static int y_or_dy(const problems::Problem& p) {
+    return p.is_forward() ? static_cast<int>(problems::kY) : static_cast<int>(problems::kDy);
+  }
+  static DType source_dtype(const problems::Problem& p) {
+    return p.is_forward() ? p.x_dtype : p.from_y() ? p.y_dtype : p.row_dtype();
+  }
+  static std::byte* data_of(const std::optional<DeviceArray>& array) {
+    return array ? array->data() : nullptr;
   }
 };
 

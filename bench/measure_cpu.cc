@@ -71,21 +71,29 @@ class Array {
   std::size_t bytes_ = 0;
 };
 
-/// The arrays of a problem; those of the other pass are empty.
+/// The arrays of a problem; those that it does not have are empty.
 struct Arrays {
-  Array in, out, dy;  ///< x or, in a backward pass from y, y; y or dx
+  Array in, out, dy;  ///< x, the stored sum or, in a backward pass from y, y; y or dx
+  Array residual, sum, ds, dresidual;
   Array gamma, beta, mean, rstd, dgamma, dbeta;
 
   explicit Arrays(const Problem& p)
-      : in(matrix(p, p.is_forward() ? 0 : 1, p.from_y() ? p.y_dtype : p.x_dtype)),
-        out(matrix(p, p.is_forward() ? 1 : 2, p.is_forward() ? p.y_dtype : p.x_dtype)),
-        dy(p.is_forward() ? Array(0, p.y_dtype, 0, 0, 0) : matrix(p, 0, p.y_dtype)),
-        gamma(vector(p, p.cols, p.param_dtype, 1.0f)),
-        beta(vector(p, p.cols, p.param_dtype, 0.5f)),
+      : in(p.is_forward()
+               ? rows(p, problems::kX, p.x_dtype, true)
+               : rows(p, problems::kSource, p.from_y() ? p.y_dtype : p.row_dtype(), true)),
+        out(p.is_forward() ? rows(p, problems::kY, p.y_dtype, true)
+                           : rows(p, problems::kDx, p.x_dtype, true)),
+        dy(rows(p, problems::kDy, p.y_dtype, !p.is_forward() && p.has_dy)),
+        residual(rows(p, problems::kResidual, p.row_dtype(), p.is_forward() && p.has_residual)),
+        sum(rows(p, problems::kSum, p.row_dtype(), p.is_forward() && p.has_residual)),
+        ds(rows(p, problems::kDs, p.row_dtype(), !p.is_forward() && p.has_ds)),
+        dresidual(rows(p, problems::kDresidual, p.row_dtype(), !p.is_forward() && p.out[3])),
+        gamma(table(p, true, 1.0f - static_cast<float>(p.gamma_offset))),
+        beta(table(p, true, 0.5f)),
         mean(vector(p, p.rows, compute_dtype(p.x_dtype), 0.25f)),
         rstd(vector(p, p.rows, compute_dtype(p.x_dtype), 1.0f)),
-        dgamma(vector(p, p.is_forward() ? 0 : p.cols, p.param_dtype, 0.0f)),
-        dbeta(vector(p, p.is_forward() ? 0 : p.cols, p.param_dtype, 0.0f)) {}
+        dgamma(table(p, !p.is_forward(), 0.0f)),
+        dbeta(table(p, !p.is_forward(), 0.0f)) {}
 
   ForwardBuffers forward(const Problem& p) const {
     ForwardBuffers buffers;
@@ -95,11 +103,13 @@ struct Arrays {
     buffers.y = out.data();
     buffers.mean = mean.data_if(p.out[0]);
     buffers.rstd = rstd.data_if(p.out[1]);
+    buffers.residual = residual.data_if(p.has_residual);
+    buffers.sum = sum.data_if(p.has_residual);
     return buffers;
   }
   BackwardBuffers backward(const Problem& p) const {
     BackwardBuffers buffers;
-    buffers.dy = dy.data();
+    buffers.dy = dy.data_if(p.has_dy);
     buffers.x = in.data_if(!p.from_y());
     buffers.y = in.data_if(p.from_y());
     buffers.gamma = gamma.data_if(p.gamma != Gamma::none);
@@ -109,16 +119,20 @@ struct Arrays {
     buffers.dx = out.data_if(p.out[0]);
     buffers.dgamma = dgamma.data_if(p.out[1]);
     buffers.dbeta = dbeta.data_if(p.out[2]);
+    buffers.ds = ds.data_if(p.has_ds);
+    buffers.dresidual = dresidual.data_if(p.out[3]);
     return buffers;
   }
 
  private:
-  static Array matrix(const Problem& p, std::size_t index, DType dtype) {
-    const std::int64_t stride = std::max(p.stride[index], p.cols);
-    return Array(p.rows * stride, dtype, p.offset[index], 1.0f, 0.25f);
+  static Array rows(const Problem& p, int index, DType dtype, bool exists) {
+    return Array(exists ? extent_of(p, index) : 0, dtype, p.offset[index], 1.0f, 0.25f);
   }
   static Array vector(const Problem& p, std::int64_t elements, DType dtype, float centre) {
     return Array(elements, dtype, p.offset[0], 0.25f, centre);
+  }
+  static Array table(const Problem& p, bool exists, float centre) {
+    return vector(p, exists ? p.param_groups * p.cols : 0, p.param_dtype, centre);
   }
 };
 

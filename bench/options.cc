@@ -16,8 +16,9 @@ namespace {
 /// The words of --pass, --dtype and so on, as given.
 struct Words {
   std::vector<std::string> passes, dtypes, shapes, rows, cols;
-  std::string param_dtype;
-  std::string options;  ///< ":offset=1" and its like
+  std::string param_dtype, residual_dtype;
+  bool residual = false;  ///< --op add_…
+  std::string options;    ///< ":offset=1" and its like
 };
 
 std::vector<std::string> texts_of(Words words) {
@@ -36,6 +37,10 @@ std::vector<std::string> texts_of(Words words) {
       for (const std::string& shape : words.shapes) {
         std::string text = pass;
         text.append(":").append(dtype).append(param).append(":").append(shape);
+        if (words.residual) {
+          const bool given = !words.residual_dtype.empty();
+          text.append(":residual=").append(given ? words.residual_dtype : dtype);
+        }
         texts.push_back(text + words.options);
       }
     }
@@ -49,8 +54,10 @@ std::string refusal(const problems::Problem& problem) {
     return std::to_string(problem.rows) + "x" + std::to_string(problem.cols) +
            ": expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
   }
-  return not_honoured(problem, "fusednorm-bench",
-                      {"op", "stride", "offset", "gamma=none", "beta=none", "eps", "out"});
+  return not_honoured(
+      problem, "fusednorm-bench",
+      {"op", "rounding", "gamma_offset", "residual", "groups", "inner", "stride", "outer", "offset",
+       "gamma=none", "beta=none", "beta=normal", "eps", "grads", "out"});
 }
 
 }  // namespace
@@ -67,7 +74,10 @@ std::string usage() {
          "  --rows M --cols N          the same; repeat both for more\n"
          "  --offset ELEMENTS          moves every array off its alignment\n"
          "  --row-stride S             in elements, at least N\n"
-         "  --op OPERATION             default layer_norm\n"
+         "  --op OPERATION             layer_norm, rms_norm, add_layer_norm or add_rms_norm, "
+         "which\n"
+         "                             add a residual; default layer_norm\n"
+         "  --residual-dtype DTYPE     of the residual: f32 or the dtype; default the dtype\n"
          "and how to measure them:\n"
          "  --threads T                default: all\n"
          "  --device cpu|cuda          where to run\n"
@@ -96,7 +106,16 @@ std::string parse(int count, char** arguments, Options* options) {
       {"--cols", append(&words.cols)},
       {"--offset", word("offset")},
       {"--row-stride", word("stride")},
-      {"--op", word("op")},
+      {"--op",
+       [&](const std::string& t) {
+         words.residual = t.rfind("add_", 0) == 0;
+         const std::string norm = words.residual ? t.substr(4) : t;
+         words.options += ":op=" + norm;
+         return norm == "layer_norm" || norm == "rms_norm"
+                    ? ""
+                    : "layer_norm, rms_norm, add_layer_norm or add_rms_norm";
+       }},
+      {"--residual-dtype", [&](const std::string& t) { return words.residual_dtype = t, ""; }},
       {"--threads",
        [&](const std::string& t) {
          options->threads = std::atoi(t.c_str());
@@ -138,6 +157,10 @@ std::string parse(int count, char** arguments, Options* options) {
   if (words.rows.size() != words.cols.size()) {
     return "--rows was given " + std::to_string(words.rows.size()) + " times and --cols " +
            std::to_string(words.cols.size()) + " times: expected as many of each";
+  }
+  if (!words.residual && !words.residual_dtype.empty()) {
+    return "--residual-dtype " + words.residual_dtype +
+           ": expected --op add_layer_norm or --op add_rms_norm beside it";
   }
   if (spelled && !texts.empty()) {
     return texts[0] + ": expected problems, or --pass and its like, not both";

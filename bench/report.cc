@@ -35,6 +35,15 @@ void Progress::clear() const {
   if (terminal_) std::fprintf(stderr, "\r\033[K");
 }
 
+namespace {
+
+/// As --op spells it.
+std::string operation_of(const problems::Problem& problem) {
+  return (problem.has_residual ? "add_" : "") + std::string(name_of(problem.operation));
+}
+
+}  // namespace
+
 bool write_json(const std::string& path, const std::vector<Row>& rows, const std::string& device) {
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (!file) return false;
@@ -49,7 +58,7 @@ bool write_json(const std::string& path, const std::vector<Row>& rows, const std
                  "\"minimal_bytes\": %.0f, \"copy_seconds\": %.9g, \"copy_bytes\": %.0f, "
                  "\"gigabytes_per_second\": %.6g, \"copy_gigabytes_per_second\": %.6g, "
                  "\"share_of_copy\": %.6g}",
-                 separator, to_string(problem).c_str(), name_of(problem.operation),
+                 separator, to_string(problem).c_str(), operation_of(problem).c_str(),
                  to_string(problem.pass).c_str(), name_of(problem.x_dtype),
                  name_of(problem.param_dtype), device.c_str(), static_cast<long long>(problem.rows),
                  static_cast<long long>(problem.cols), m.threads, m.seconds, m.best_seconds,

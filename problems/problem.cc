@@ -2,6 +2,8 @@
 // A problem as the library takes it.
 #include "problems/problem.h"
 
+#include "row_layout.h"
+
 namespace fusednorm::problems {
 
 namespace {
@@ -27,6 +29,15 @@ void set_shared(const Problem& problem, Out* out) {
 }
 
 }  // namespace
+
+std::int64_t extent_of(const Problem& problem, int array) {
+  if (problem.rows == 0 || problem.cols == 0) return 0;
+  const RowLayout layout =
+      row_layout(problem.cols, problem.stride[array], problem.inner_rows, problem.outer[array]);
+  const std::int64_t inner = problem.inner_rows > 0 ? problem.inner_rows : problem.rows;
+  const std::int64_t outer = problem.rows / inner;
+  return (outer - 1) * layout.outer_stride + (inner - 1) * layout.row_stride + problem.cols;
+}
 
 ForwardProblem forward_problem(const Problem& problem) {
   ForwardProblem out;

@@ -132,6 +132,10 @@ Problem parse(const std::string& text);
 std::string not_honoured(const Problem& problem, const std::string& tool,
                          std::initializer_list<const char*> honoured);
 
+/// Elements from the first to the last of an array of rows, gaps included; `array` is one of
+/// ForwardArray or BackwardArray.
+std::int64_t extent_of(const Problem& problem, int array);
+
 ForwardProblem forward_problem(const Problem& problem);
 BackwardProblem backward_problem(const Problem& problem);
 

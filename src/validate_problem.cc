@@ -34,9 +34,8 @@ Status check_number(const char* name, double value, bool negative_too) {
                                   (negative_too ? "" : ", zero or more"));
 }
 
-/// What cannot be asked for unless something else is there.
-Status check_implies(const char* name, bool value, bool holds, const std::string& reason) {
-  if (holds) return {};
+/// What can only be otherwise. A check that passes makes no string: run() allocates nothing.
+Status not_so(const char* name, bool value, const std::string& reason) {
   return Status::invalid_argument(std::string(name) + " = " + (value ? "true" : "false") +
                                   ": expected " + (value ? "false" : "true") + ", " + reason);
 }
@@ -119,6 +118,9 @@ struct Strides {
   DType dtype;
   std::int64_t row;
   std::int64_t outer;
+
+  std::string row_name() const { return std::string(array) + "_row_stride"; }
+  std::string outer_name() const { return std::string(array) + "_outer_stride"; }
 };
 
 /// Two levels of rows: neither level may reach into the next row of the other, and all of it must
@@ -127,40 +129,39 @@ template <typename Problem>
 Status check_outer_stride(const Problem& p, const Strides& strides) {
   const std::int64_t outer_rows = p.inner_rows == 0 ? 1 : p.rows / p.inner_rows;
   if (outer_rows <= 1 || p.cols == 0 || strides.outer == packed) return {};
-  const std::string name = std::string(strides.array) + "_outer_stride";
-  const std::int64_t row = resolved_stride(strides.row, p.cols);
+  const std::int64_t row = resolved_stride(strides.row, p.cols), outer = strides.outer;
   const std::int64_t limit = most_elements(strides.dtype);
   if (!product_within(p.inner_rows, row, limit / 2)) {
-    return too_large(quantity("inner_rows", p.inner_rows),
-                     quantity(std::string(strides.array) + "_row_stride", row), strides.dtype,
-                     p.cols);
-  }
-  if (strides.outer > 0 && !product_within(outer_rows, strides.outer, limit / 2)) {
-    return too_large(quantity("rows / inner_rows", outer_rows), quantity(name, strides.outer),
+    return too_large(quantity("inner_rows", p.inner_rows), quantity(strides.row_name(), row),
                      strides.dtype, p.cols);
   }
+  if (!product_within(outer_rows, outer, limit / 2)) {
+    return too_large(quantity("rows / inner_rows", outer_rows),
+                     quantity(strides.outer_name(), outer), strides.dtype, p.cols);
+  }
   const std::int64_t inner_extent = (p.inner_rows - 1) * row + p.cols;
-  if (strides.outer >= inner_extent) return {};
-  if (strides.outer >= p.cols && row >= (outer_rows - 1) * strides.outer + p.cols) return {};
-  return Status::invalid_argument(
-      quantity(name, strides.outer) + ": expected at least " + std::to_string(inner_extent) +
-      ", the extent of " + quantity("inner_rows", p.inner_rows) + " rows, or at least " +
-      quantity("cols", p.cols) + " with " +
-      quantity(std::string(strides.array) + "_row_stride", row) + " beyond the extent of " +
-      std::to_string(outer_rows) + " of them, or 0 for packed groups");
+  if (outer >= inner_extent) return {};
+  if (outer >= p.cols && row >= (outer_rows - 1) * outer + p.cols) return {};
+  return Status::invalid_argument(quantity(strides.outer_name(), outer) + ": expected at least " +
+                                  std::to_string(inner_extent) + ", the extent of " +
+                                  quantity("inner_rows", p.inner_rows) + " rows, or at least " +
+                                  quantity("cols", p.cols) + " with " +
+                                  quantity(strides.row_name(), row) + " beyond the extent of " +
+                                  std::to_string(outer_rows) + " of them, or 0 for packed groups");
 }
 
 template <typename Problem>
 Status check_strides(const Problem& p, const Strides& strides) {
-  const std::string name = std::string(strides.array) + "_row_stride";
   const std::int64_t row = resolved_stride(strides.row, p.cols);
   if (row < p.cols) {
-    return Status::invalid_argument(quantity(name, strides.row) + ": expected at least " +
-                                    quantity("cols", p.cols) + ", or 0 for packed rows");
+    return Status::invalid_argument(quantity(strides.row_name(), strides.row) +
+                                    ": expected at least " + quantity("cols", p.cols) +
+                                    ", or 0 for packed rows");
   }
   const bool two_levels = p.inner_rows > 0 && strides.outer != packed;
   if (!product_within(two_levels ? p.inner_rows : p.rows, row, most_elements(strides.dtype))) {
-    return too_large(quantity("rows", p.rows), quantity(strides.row == packed ? "cols" : name, row),
+    return too_large(quantity("rows", p.rows),
+                     quantity(strides.row == packed ? "cols" : strides.row_name(), row),
                      strides.dtype, p.cols);
   }
   return check_outer_stride(p, strides);
@@ -195,10 +196,8 @@ Status check_shared(const Problem& p) {
 
 Status validate(const ForwardProblem& p) {
   if (auto s = check_shared(p); !s) return s;
-  if (auto s = check_implies("save_mean", true, !p.save_mean || norms::has_mean(p.operation),
-                             "for rms_norm has no mean");
-      !s) {
-    return s;
+  if (p.save_mean && !norms::has_mean(p.operation)) {
+    return not_so("save_mean", true, "for rms_norm has no mean");
   }
   if (auto s = check_number("eps", p.eps, false); !s) return s;
   if (auto s = check_strides(p, {"x", p.x_dtype, p.x_row_stride, p.x_outer_stride}); !s) return s;
@@ -219,24 +218,17 @@ Status validate(const BackwardProblem& p) {
     return Status::invalid_argument(quantity("source", static_cast<int>(p.source)) +
                                     ": expected x or y");
   }
-  if (auto s = check_implies("has_ds", true, !p.has_ds || p.has_residual,
-                             "for without a residual (has_residual = false) there is no sum");
-      !s) {
-    return s;
+  if (p.has_ds && !p.has_residual) {
+    return not_so("has_ds", true, "for without a residual (has_residual = false) there is no sum");
   }
-  if (auto s = check_implies("has_dy", false, p.has_dy || p.has_ds,
-                             "for without it and without ds (has_ds = false) there is no gradient");
-      !s) {
-    return s;
+  if (!p.has_dy && !p.has_ds) {
+    return not_so("has_dy", false, "for without it and ds (has_ds = false) there is no gradient");
   }
-  const std::string one_array = "for dx serves both unless residual_dtype (" +
-                                std::string(p.has_residual ? name_of(p.residual_dtype) : "none") +
-                                ") differs from " + named("x_dtype", p.x_dtype);
-  if (auto s = check_implies("want_dresidual", true,
-                             !p.want_dresidual || (p.has_residual && p.residual_dtype != p.x_dtype),
-                             one_array);
-      !s) {
-    return s;
+  if (p.want_dresidual && (!p.has_residual || p.residual_dtype == p.x_dtype)) {
+    return not_so("want_dresidual", true,
+                  std::string("for dx serves both unless residual_dtype (") +
+                      (p.has_residual ? name_of(p.residual_dtype) : "none") + ") differs from " +
+                      named("x_dtype", p.x_dtype));
   }
   const DType source = p.source == Source::x ? row_dtype(p) : p.y_dtype;
   const Strides arrays[] = {

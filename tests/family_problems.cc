@@ -36,7 +36,7 @@ void add_dtypes_and_rounding(Rows* rows) {
        "16-bit parameters beside f32 x: models that keep activations in f32"},
       {kPasses + ":" + kPairs + ":5x{1,7,100}:op=rms_norm:beta=normal",
        "RMSNorm with beta (quack, diffusers, Chameleon)"},
-      {kPasses + ":" + kFewDTypes + ":{37x256,3x4097,3x70001}:op=rms_norm:beta=normal",
+      {kPasses + ":" + kFewDTypes + ":{37x256,3x4097,5x70001}:op=rms_norm:beta=normal",
        "the same in every shape of work"},
       {"backward:{f32,bf16}:{5x100,70x9,1x70000}:op=rms_norm:beta=normal:out={dbeta,dgamma+dbeta}",
        "dbeta of RMSNorm alone"},
@@ -45,7 +45,7 @@ void add_dtypes_and_rounding(Rows* rows) {
        "every rounding of every dtype pair: 26 % of 16-bit outputs differ from rounding once"},
       {"forward:" + kPairs + ":5x100:rounding={via_x,via_param}:op=rms_norm",
        "the same without beta: Llama and 125 more, T5 and diffusers"},
-      {"forward:" + kFewDTypes + ":{37x256,3x1000,3x4097,3x70001}:rounding={via_x,via_param}" +
+      {"forward:" + kFewDTypes + ":{37x256,3x1000,3x4097,5x70001}:rounding={via_x,via_param}" +
            kBothNorms,
        "the same in every shape of work"},
       {"forward:{f32,f16,bf16,bf16/f32}:4x{96,769}:rounding={via_x,via_param}:data={mean1000,ramp,"
@@ -70,14 +70,14 @@ void add_numbers(Rows* rows) {
        "squares that add up to a tenth of the largest f32; f16 rows of 65504 (onnxruntime#29034)"},
       {"forward:{f16,f16/f32}:4x{8,100,4097}:data=brink" + kBothNorms + ":rounding={once,via_x}",
        "f16 rows of 65504: sums beyond f16"},
-      {"{forward,backward}:{f64,f32,bf16/"
-       "f32}:3x{5,96,769,5000}:data=denormal:op=rms_norm:eps={0,1e-"
-       "5}",
-       "squares that are subnormal: not flushed, and with eps nothing"},
+      {"forward:{f64,f32,bf16/f32}:3x{1,5,96,769,5000}:data=denormal:op=rms_norm:eps=0",
+       "squares that are subnormal: not flushed"},
+      {"{forward,backward}:{f64,f32,bf16/f32}:3x{5,769,5000}:data=denormal:op=rms_norm",
+       "and with eps nothing"},
       {"forward:{f32,bf16/f32}:3x{5,96,769}:data=denormal:eps=0", "the same variance of LayerNorm"},
       {kPasses + ":" + kPairs + ":5x{7,100}:gamma_offset=1" + kBothNorms,
        "weights around zero (Gemma, Qwen3-Next): added in the compute type, not in 16 bits"},
-      {kPasses + ":" + kFewDTypes + ":{37x256,3x1000,3x4097,3x70001}:gamma_offset=1:op=rms_norm",
+      {kPasses + ":" + kFewDTypes + ":{37x256,3x1000,3x4097,5x70001}:gamma_offset=1:op=rms_norm",
        "the same in every shape of work"},
       {kPasses + ":" + kFewDTypes + ":5x100:gamma_offset={1,-0.5}:gamma=zeros" + kBothNorms,
        "a gamma of 0 is the initial one: nothing divides by it"},
@@ -88,9 +88,9 @@ void add_numbers(Rows* rows) {
       {"forward:{bf16,f16/f32}:5x100:gamma_offset=1:rounding={via_x,via_param}:op=rms_norm",
        "the offset belongs to the factor, which is not rounded"},
       // A head's worth of columns, many rows.
-      {"{forward,backward}:" + kF32Bf16 + ":2000x{64,96,128,192,256}:op=rms_norm",
+      {"{forward,backward}:" + kF32Bf16 + ":700x{64,96,128,192,256}:op=rms_norm",
        "QK norm: N = 64 to 512, rows = tokens * heads"},
-      {"{forward,backward}:" + kF32Bf16 + ":{700x512,1500x{1,3,127}}:op={layer_norm,rms_norm}",
+      {"{forward,backward}:" + kF32Bf16 + ":{300x512,700x{1,3,127}}:op={layer_norm,rms_norm}",
        "the same at 512, and narrow widths that fill no vector"},
       {"{forward,backward}:bf16/f32:{100000x3,20000x128}:op=rms_norm", "more rows than that"},
   };
@@ -131,9 +131,9 @@ void add_layouts(Rows* rows) {
       {few + "{5x100:groups=5,40x64:groups=40,5x1:groups=5}",
        "a row of parameters for each: dgamma is no sum at all"},
       {kPasses + ":" + kF32Bf16 +
-           ":{3000x64:groups=12,1000x8:groups=3x100,4100x5:groups=2x1024,300x65:groups=2x150,"
+           ":{1000x64:groups=12,1000x8:groups=3x100,4100x5:groups=2x1024,300x65:groups=2x150,"
            "5x4097:"
-           "groups=2,3x70001:groups=2,130x1000:groups=3x7}:op={layer_norm,rms_norm}",
+           "groups=2,5x70001:groups=2,130x1000:groups=3x7}:op={layer_norm,rms_norm}",
        "the same in every shape of work; a group's rows end inside a block of rows"},
       {few + "24x{5,64}:groups=3x2:data=nan_row", "a NaN stays in the gradients of its group"},
       {few + "24x64:groups=6:beta=none:gamma_offset=1", "tables with an offset, and one alone"},
@@ -169,9 +169,12 @@ void add_residuals_of(const ResidualDTypes& pair, Rows* rows) {
 void add_residuals(Rows* rows) {
   for (const ResidualDTypes& pair : kResiduals) add_residuals_of(pair, rows);
   const Rows more = {
-      {kPasses + ":bf16/f32:{1x300001,3x70001,1500x64,3000x3}:residual={f32,bf16}" + kBothNorms,
+      {kPasses + ":bf16/f32:{1x300001,5x70001,700x64,3000x3}:residual={f32,bf16}" + kBothNorms,
        "rows that threads share, and many rows"},
-      {kPasses + ":f32:{1x300001,3x70001,1500x64,3000x3}:residual=f32", "the same in f32"},
+      {kPasses + ":f32:{1x300001,5x70001,700x64,3000x3}:residual=f32", "the same in f32"},
+      {"{forward,backward}:{f32,bf16/f32}:2x40000:residual=f32:op=rms_norm:gamma_offset=1",
+       "rows that fit no registers"},
+      {"forward:bf16/f32:2x40000:residual=bf16:rounding={via_x,via_param}", "and their roundings"},
       {kPasses +
            ":{f32,bf16/f32}:4x{96,769}:residual=f32:data={mean1000,constant,zeros,outlier,tiny,"
            "nan_row,inf_row}",

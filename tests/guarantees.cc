@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "reference/element.h"
+
 namespace fusednorm::testing {
 namespace {
 
@@ -123,6 +125,79 @@ std::string batch_invariant(const Problem& problem, Backend& among, Backend& apa
                          std::to_string(begin + count - 1) + ", among " +
                          std::to_string(problem.rows) + " and apart,");
       }
+    }
+  }
+  return {};
+}
+
+namespace {
+
+std::vector<double> output_values(const Layout& layout, const std::string& name) {
+  for (const OutputArray& output : layout.outputs) {
+    if (output.name != name) continue;
+    const auto bytes = output_bytes(layout, name);
+    std::vector<double> values(bytes.size() / size_of(output.dtype));
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      values[index] = reference::load(output.dtype, bytes.data(), static_cast<std::int64_t>(index));
+    }
+    return values;
+  }
+  return {};
+}
+
+/// The norm of the stored sum, of packed rows.
+Problem unfused(const Problem& problem) {
+  Problem plain = problem;
+  plain.x_dtype = problem.residual_dtype;
+  if (problem.has_dresidual()) plain.y_dtype = problem.residual_dtype;
+  plain.has_residual = plain.has_ds = plain.out[3] = false;
+  plain.inner_rows = 0;
+  plain.stride = plain.outer = plain.offset = {};
+  plain.in_place = InPlace::none;
+  return plain;
+}
+
+/// Empty, or why `problem` has no unfused counterpart with the same bits.
+std::string not_comparable(const Problem& problem) {
+  if (!problem.has_residual || !problem.has_dy) return "there is nothing to fuse";
+  const bool other_dtype = problem.has_dresidual();
+  if (problem.is_forward()) {
+    const bool twice = problem.rounding != Rounding::once && problem.beta != Beta::none;
+    const bool narrow = problem.y_dtype != problem.residual_dtype;
+    return other_dtype && narrow && twice ? "y is rounded before beta is added" : "";
+  }
+  if (other_dtype) return "the plain backward has no dy and dx of these dtypes";
+  const bool sixteen_bits = compute_dtype(problem.x_dtype) != problem.x_dtype;
+  return problem.has_ds && sixteen_bits ? "dx + ds is rounded once" : "";
+}
+
+}  // namespace
+
+std::string fused_as_unfused(const Problem& problem, Backend& backend) {
+  if (const std::string why = not_comparable(problem); !why.empty()) {
+    return to_string(problem) + ": " + why;
+  }
+  const Operands operands = make_operands(problem);
+  Operands summed = operands;
+  summed.x = operands.sum;
+  summed.residual = summed.sum = summed.ds = {};
+  const Problem plain = unfused(problem);
+  Layout together(problem, operands), apart(plain, summed);
+  for (const auto& [which, status] :
+       {std::pair(&problem, run(backend, together)), {&plain, run(backend, apart)}}) {
+    if (!status.ok()) return to_string(*which) + ": " + status.message();
+  }
+  for (const OutputArray& output : together.outputs) {
+    if (output.name == "dgamma" || output.name == "dbeta") continue;  // of rows, not of a row
+    std::vector<double> expected =
+        output.name == "sum" ? operands.sum : output_values(apart, output.name);
+    const std::vector<double> got = output_values(together, output.name);
+    for (std::size_t index = 0; index < got.size(); ++index) {
+      if (output.name == "dx" && problem.has_ds) expected[index] += operands.ds[index];
+      expected[index] = reference::rounded(output.dtype, expected[index]);
+      if (got[index] == expected[index]) continue;
+      return "\n" + to_string(problem) + "\n  " + output.name + "[" + std::to_string(index) +
+             "] is not that of\n" + to_string(plain) + "\n  on " + backend.name() + "\n";
     }
   }
   return {};

@@ -21,7 +21,8 @@ class Arrays {
   /// poisoned.
   Place rows(DType dtype, int index, const std::vector<double>* values = nullptr) {
     const RowLayout rows = row_layout_of(index);
-    const Place place = layout_.memory.allocate(dtype, extent(rows), problem_.offset[index]);
+    const Place place =
+        layout_.memory.allocate(dtype, extent_of(problem_, index), problem_.offset[index]);
     if (values != nullptr) fill(place, dtype, problem_.rows, problem_.cols, rows, *values);
     return place;
   }
@@ -46,13 +47,6 @@ class Arrays {
   RowLayout row_layout_of(int index) const {
     return row_layout(problem_.cols, problem_.stride[index], problem_.inner_rows,
                       problem_.outer[index]);
-  }
-  /// Elements from the first to the last: no padding after the last row.
-  std::int64_t extent(const RowLayout& rows) const {
-    if (problem_.rows == 0 || problem_.cols == 0) return 0;
-    const std::int64_t inner = rows.inner_rows > 0 ? rows.inner_rows : problem_.rows;
-    const std::int64_t outer = problem_.rows / inner;
-    return (outer - 1) * rows.outer_stride + (inner - 1) * rows.row_stride + problem_.cols;
   }
   void fill(Place place, DType dtype, std::int64_t rows, std::int64_t cols,
             const RowLayout& row_layout, const std::vector<double>& values) {

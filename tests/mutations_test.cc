@@ -80,7 +80,7 @@ const Mistake kMistakes[] = {
     {Mutation::wrong_group, "backward_from_y:f32:24x7:groups=2x3"},
     {Mutation::group_by_row, "forward:bf16:24x7:groups=2x3"},
     {Mutation::group_by_row, "backward:f32:5x100:groups=2x9"},
-    {Mutation::mixed_groups, "backward:f32:3000x64:groups=12"},
+    {Mutation::mixed_groups, "backward:f32:1000x64:groups=12"},
     {Mutation::mixed_groups, "backward:bf16:24x64:groups=6"},
     {Mutation::mixed_groups, "backward:f32:24x5:groups=3x2:data=nan_row"},
     {Mutation::ignored_outer_stride, "forward:f32:24x64:inner=6:outer=640"},
@@ -144,6 +144,28 @@ TEST(Mutations, AKernelWithoutTheGuaranteesIsNoticed) {
   EXPECT_NE(same_bits(backward, by_run, by_run), "");
   NaiveBackend one_thread(Mutation::order_by_threads, 1), two(Mutation::order_by_threads, 2);
   EXPECT_NE(same_bits(backward, one_thread, two), "");
+}
+
+TEST(Mutations, AKernelWhoseFusionShowsIsNoticed) {
+  const Problem sixteen = parse("forward:bf16:5x769:residual=bf16");
+  const Problem mixed = parse("forward:bf16/f32:5x769:residual=f32:op=rms_norm");
+  const Problem single = parse("forward:f32:5x769:residual=f32:rounding=via_x");
+  const Problem backward = parse("backward:f32:5x769:residual=f32");
+  NaiveBackend right;
+  for (const Problem& problem : {sixteen, mixed, single, backward}) {
+    EXPECT_EQ(fused_as_unfused(problem, right), "");
+  }
+  NaiveBackend exact(Mutation::exact_sum), truncated(Mutation::truncated_sum);
+  EXPECT_NE(fused_as_unfused(sixteen, exact), "");
+  EXPECT_NE(fused_as_unfused(sixteen, truncated), "");
+  NaiveBackend of_x(Mutation::norm_of_x), by_residual(Mutation::order_by_residual);
+  EXPECT_NE(fused_as_unfused(mixed, of_x), "");
+  EXPECT_NE(fused_as_unfused(single, by_residual), "");
+  NaiveBackend contracted(Mutation::fused_ds);
+  EXPECT_EQ(Trial(backward).check(contracted), "") << "within the tolerance, but not the same bits";
+  EXPECT_NE(fused_as_unfused(backward, contracted), "");
+  EXPECT_NE(fused_as_unfused(parse("backward:bf16:5x7:residual=bf16"), right), "")
+      << "has no counterpart, and must say so";
 }
 
 }  // namespace

@@ -124,7 +124,8 @@ Statistics<T> row_statistics(const std::vector<T>& x, const ForwardProblem& prob
   const T count = static_cast<T>(n);
   const std::int64_t chain = mutation == Mutation::serial_row_sums ? n
                              : mutation == Mutation::order_by_rows ? 2 + problem.rows
-                                                                   : 8;
+                             : mutation == Mutation::order_by_residual && problem.has_residual ? 16
+                                                                                               : 8;
   const auto sum = [&](const auto& term) {
     return mutation == Mutation::sixteen_bit_sums ? bf16_sum<T>(n, term)
                                                   : tree_sum<T>(0, n, chain, term);
@@ -303,7 +304,12 @@ class NaiveBackward {
         d = static_cast<T>(rounded(problem_.x_dtype, d));
       }
       const bool adds = problem_.has_ds && mutation_ != Mutation::forgotten_ds;
-      if (adds) d += static_cast<T>(ds_.read(row, col));
+      if (adds && mutation_ == Mutation::fused_ds) {
+        const T rstd = statistic(places_.rstd, row);
+        d = std::fma(rstd, through[col] / rstd, static_cast<T>(ds_.read(row, col)));
+      } else if (adds) {
+        d += static_cast<T>(ds_.read(row, col));
+      }
       if (adds && mutation_ == Mutation::ds_twice) d += static_cast<T>(ds_.read(row, col));
       if (problem_.want_dx) dx_.write(row, col, d);
       if (mutation_ == Mutation::dresidual_from_dx) {

@@ -50,9 +50,11 @@ enum class Mutation {
   dresidual_from_dx,     ///< dresidual as dx was rounded
   dy_that_is_not_there,  ///< without dy, dgamma and dbeta are not written
   // order of sums: right numbers, no guarantee
-  order_by_rows,     ///< a row's tree depends on how many rows there are
-  order_by_run,      ///< a column's tree depends on how many runs came before
-  order_by_threads,  ///< a column's tree depends on the number of threads
+  order_by_residual,  ///< a row's tree depends on whether there is a residual
+  fused_ds,           ///< ds is added without the rounding of the norm's gradient
+  order_by_rows,      ///< a row's tree depends on how many rows there are
+  order_by_run,       ///< a column's tree depends on how many runs came before
+  order_by_threads,   ///< a column's tree depends on the number of threads
 };
 
 class NaiveBackend : public Backend {

@@ -1,5 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays that a problem says it does not have: pointers to them are neither read nor written.
 #include <gtest/gtest.h>
+
+#include <cstdio>
 
 #include "harness.h"
 
@@ -73,6 +76,31 @@ TEST(Outputs, ParametersMayBeTheSameArray) {
     const Status status = run(*backend, together);
     ASSERT_TRUE(status) << status.message();
     EXPECT_EQ(output_bytes(apart, "y"), output_bytes(together, "y"));
+  }
+}
+
+// q and k of a packed qkv: two heads of q are normalised into the place of k, and v and q stay.
+TEST(Outputs, HeadsOfAPackedQkv) {
+  const Problem problem = parse("forward:f32:8x16:inner=2:outer=96");
+  const Operands operands = make_operands(problem);
+  for (const auto& backend : backends_under_test()) {
+    if (const std::string why = backend->leaves_out(problem); !why.empty()) {
+      std::printf("left out %s: %s\n", to_string(problem).c_str(), why.c_str());
+      continue;
+    }
+    Layout apart(problem, operands), together(problem, operands);
+    const Place qkv = together.memory.allocate(DType::f32, 4 * 96, 0);
+    std::byte* q = together.memory.at(qkv);
+    std::memcpy(q, apart.memory.at(apart.forward.x), (3 * 96 + 32) * sizeof(float));
+    together.forward.x = qkv;
+    together.forward.y = {qkv.allocation, qkv.offset + 32 * sizeof(float)};
+    together.outputs[0].place = together.forward.y;
+    const Memory before = together.memory;
+    ASSERT_TRUE(run(*backend, apart));
+    const Status status = run(*backend, together);
+    ASSERT_TRUE(status) << status.message();
+    EXPECT_EQ(output_bytes(apart, "y"), output_bytes(together, "y")) << backend->name();
+    EXPECT_EQ(stray_write(before, together.memory, together.outputs), "");
   }
 }
 

@@ -45,8 +45,10 @@ std::string refusal(const Problem& problem) {
   if (problem.rows < 1 || problem.cols < 1) {
     return "expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
   }
-  return not_honoured(problem, "fusednorm-cuda-cost",
-                      {"op", "stride", "offset", "gamma=none", "beta=none", "eps", "out"});
+  return not_honoured(
+      problem, "fusednorm-cuda-cost",
+      {"op", "rounding", "gamma_offset", "residual", "groups", "inner", "stride", "outer", "offset",
+       "gamma=none", "beta=none", "beta=normal", "eps", "grads", "out"});
 }
 
 Cost count(const Problem& problem, const Device& device) {

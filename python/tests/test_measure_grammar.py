@@ -48,6 +48,9 @@ def test_the_list_has_every_word():
         assert "one of " + ", ".join(words) in told
     for key, words in {
         "op": grammar.OPERATIONS,
+        "rounding": grammar.ROUNDINGS,
+        "residual": ("none", *grammar.DTYPES),
+        "grads": grammar.STARTS,
         "data": grammar.DATA,
         "dy": grammar.GRADIENTS,
         "gamma": grammar.GAMMAS,
@@ -55,7 +58,7 @@ def test_the_list_has_every_word():
     }.items():
         assert ", ".join(words) in told
         for word in words:
-            assert any(text.endswith(f":{key}={word}") for text in spelled), word
+            assert any(f":{key}={word}:" in f"{text}:" for text in spelled), word
     for key in grammar.OPTIONS:
         assert any(f":{key}=" in text for text in spelled)
 
@@ -69,6 +72,9 @@ def test_the_shapes_are_one_file():
     [
         ("forward:f32:3x5:offset=1", "offset=1"),
         ("forward:f32:3x5:eps=0", "eps=0"),
+        ("forward:f32:3x5:residual=f32", "residual=f32"),
+        ("forward:f32:3x5:rounding=via_x", "rounding=via_x"),
+        ("forward:f32:6x5:inner=2:outer=20", "inner=2"),
         ("backward:f32:3x5:out=dx", "out=dx"),
         ("backward_from_y:f32:3x5", "backward_from_y"),
         ("forward:bf16/f32/f32:3x5", "bf16/f32/f32"),

@@ -127,13 +127,14 @@ class Problem:
     def options(self) -> dict[str, str]:
         """Return the options that differ from their defaults, as they are spelled."""
         plain = Problem(self.kind, self.x_dtype, self.param_dtype, self.y_dtype, 0, 0)
-        texts = {}
-        for key, option in OPTIONS.items():
-            # The defaults of some words follow from others.
-            like = replace(self, **{key: None}) if key in ("beta", "grads", "out") else plain
-            if option.write(self) != option.write(like):
-                texts[key] = option.write(self)
-        return texts
+        # The defaults of some words follow from others.
+        like = {
+            "beta": replace(self, beta=None),
+            "grads": replace(self, grads=None),
+            "out": replace(self, out=None),
+        }
+        texts = {k: (o.write(self), o.write(like.get(k, plain))) for k, o in OPTIONS.items()}
+        return {key: mine for key, (mine, default) in texts.items() if mine != default}
 
 
 class _Unexpected(Exception):
