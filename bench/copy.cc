@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies an array in even tasks of whole cache lines, with plain or with streaming stores.
 #include "copy.h"
 

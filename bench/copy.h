@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The roof of every measurement: a copy on all threads, shared by fusednorm-bench and the Python
 // bench (which calls it by its C name).
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Google Highway: the system's, or a pinned release where the system has none.
 find_package(hwy 1.0.3 QUIET CONFIG)
 if(NOT hwy_FOUND)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Install rules and the package that find_package(fusednorm) finds.
 include(CMakePackageConfigHelpers)
 

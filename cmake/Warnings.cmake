@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The warnings every target of ours is compiled with.
 add_library(fusednorm_warnings INTERFACE)
 target_compile_options(fusednorm_warnings INTERFACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dgamma and dbeta over ever more rows: the error must follow the sums, not the number of rows.
 #include <gtest/gtest.h>
 

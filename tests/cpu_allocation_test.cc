@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plan and run allocate nothing: every way to the heap is counted while they work.
 #include <gtest/gtest.h>
 

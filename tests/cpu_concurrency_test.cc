@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One plan, many threads: each run on buffers of its own, all at once.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory-efficient backward on the CPU: y cannot tell the normalised value where gamma is 0, so
 // that is refused before anything is written, and never answered with a wrong number.
 #include <gtest/gtest.h>

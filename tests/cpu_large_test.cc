@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes past 2^31 elements: with rows so far apart that little memory is touched, and with real
 // memory where the machine has it.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which arrays may share memory: exactly in place and interleaved rows; nothing else.
 #include <gtest/gtest.h>
 

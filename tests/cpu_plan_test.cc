@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Planning: a pure function of problem and device, printable, forceable, and at home with sizes
 // that no machine could hold.
 #include <gtest/gtest.h>

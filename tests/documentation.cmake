@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every C++ example of README.md, docs/*.md and docs/*/*.md that is marked
 #
 #   <!-- test: compile-and-run -->

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory for a test: allocations whose every byte is known before a run, so that a stray write
 // shows wherever it lands, and arrays as places in them, so that any backend can copy them to where
 // it computes.

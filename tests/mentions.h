@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a sentence of an error says.
 #pragma once
 

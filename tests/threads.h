@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ways to run tasks that the tests own: real threads that ThreadSanitizer sees into, and orders
 // that no default would choose.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a counted cost leaves of the memory bandwidth of real devices.
 #pragma once
 

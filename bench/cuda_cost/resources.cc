@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the PTX in this program, hands it to ptxas -v and reads what that says.
 #include "resources.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ptxas makes of the kernels in this program: registers, spills, and how many warps a
 // multiprocessor holds.
 #pragma once

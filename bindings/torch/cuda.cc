@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA kernels: the core's CUDA backend on the tensor's device, PyTorch's current stream and
 // PyTorch's caching allocator.
 #include "fusednorm/cuda.h"

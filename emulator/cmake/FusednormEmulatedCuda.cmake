@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds nvcc and compiles CUDA programs that run on the emulated device, or unchanged on a real one.
 #
 #   fusednorm_emulated_cuda_program(name

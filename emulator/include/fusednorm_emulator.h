@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Control of the emulated CUDA device, for tests: which devices it plays, what it checks, what
  * launches cost.
  *

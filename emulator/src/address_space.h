@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the windows of the generic address space lie; chosen so that no host or device allocation
 // falls into one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mbarriers and asynchronous copies of a cluster.
 #include "async_copies.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs beside a cluster's threads: mbarriers, and copies (cp.async.bulk, st.async) that signal
 // them or belong to a bulk group.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block and its cluster: setting up warps, the order in which they run, barriers, and who waits
 // for whom.
 #include "block.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block and the cluster it belongs to: shared memory, barriers, and the order in which warps run.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster: blocks that run together, their barrier, and the report when nobody can go on.
 #include <algorithm>
 

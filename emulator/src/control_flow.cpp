@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds where lanes that part at a branch meet again: the immediate post-dominator in the
 // control-flow graph.
 #include <algorithm>

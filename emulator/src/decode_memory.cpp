@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How ld, st and prefetches are recognised: space, memory order, hints, vector shape, address.
 #include <algorithm>
 

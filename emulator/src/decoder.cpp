@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns statements into Instructions: lays out registers, constants and variables, and inlines
 // calls.
 #include "decoder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns statements into Instructions: operand slots, and one function a family of opcodes.
 #pragma once
 

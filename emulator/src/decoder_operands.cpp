@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of statements as offsets into the register file: registers, constants, special
 // registers, addresses.
 #include "address_space.h"

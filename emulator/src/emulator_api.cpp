@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator's own API: see include/fusednorm_emulator.h.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Approximate functions: rsqrt, ex2, lg2, sin, cos, tanh.
 #include "execute_float.h"
 #include "float_around.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // atom and red on global and shared memory, integer and floating-point, done with the host's
 // compare-and-swap.
 #include <cmath>

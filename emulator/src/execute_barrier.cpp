@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers of the block and the cluster, and memory fences.
 #include "lanes.h"
 #include "memory_access.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bit operations: and, or, xor, not, shifts, lop3, prmt, bfe, bfi, bmsk, popc, clz, brev, bfind.
 #include "lanes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cp.async.bulk (one dimension) and st.async: copies by an engine beside the threads.
 #include <cstring>
 

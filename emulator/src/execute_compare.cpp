@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparison and selection: setp, set, selp, slct.
 #include "float_formats.h"
 #include "lanes.h"

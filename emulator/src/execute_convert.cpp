@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cvt: between integers, f16, bf16, f32 and f64, with every rounding; two f32 into a packed pair.
 #include <cmath>
 #include <limits>

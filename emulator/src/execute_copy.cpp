@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cp.async: issued copies wait in a queue until a wait asks for them, so that a missing wait shows.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // f32, f64 and packed f32x2 arithmetic: add, sub, mul, fma, div, rcp, sqrt, min, max, abs, neg.
 #include "execute_float.h"
 

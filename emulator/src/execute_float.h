@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the arithmetic families share: one opcode (add, min, ...) has integer, floating-point and
 // half forms.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, carries and dot
 // products of bytes.
 #include <limits>

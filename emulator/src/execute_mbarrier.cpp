@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mbarrier: init, inval, arrive, expect and complete bytes, test and wait.
 #include "address_space.h"
 #include "async_copies.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads and stores of a warp in every space, scalar and vector; .param variables of calls.
 #include "execute_memory.h"
 

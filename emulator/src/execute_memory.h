@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handlers of ld and st, picked by decode_memory.cpp.
 #pragma once
 

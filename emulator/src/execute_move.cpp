@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves and addresses: mov (packing and unpacking too), cvta, isspacep, mapa, getctarank, clocks,
 // nop-like statements.
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device printf and assert.
 #include <cstdio>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic with directed rounding (.rz, .rm, .rp), done by the host's own rounding modes;
 // compiled with -frounding-math.
 #include <cfenv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lanes of a warp do together: shfl, vote, match, redux, activemask, elect.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the fat binary that nvcc embeds: which PTX texts it holds, and why one cannot be used.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What .ftz and .sat do around an operation on floats, and the handlers of operations so wrapped.
 #pragma once
 

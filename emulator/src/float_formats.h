@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // f16, bf16 and f32 bits <-> numbers, with every rounding of PTX, exactly.
 #pragma once
 

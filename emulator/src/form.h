@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The modifiers of one statement's opcode, as its decoder asks for them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races in global memory between warps of one launch.
 #include "global_races.h"
 

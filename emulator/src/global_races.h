@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races in global memory between warps of one launch, of one block or of several; order.h says what
 // orders accesses. Two accesses of different warps to the same bytes, one of them a write, not both
 // strong, are a race unless the later warp knows of the earlier access. Lanes of one warp are not

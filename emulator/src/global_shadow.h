@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the blocks of a launch did to each line of global memory, for the search for races.
 #pragma once
 

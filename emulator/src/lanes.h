@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over the 32 lanes of a warp, written so that the compiler vectorises them; every handler is
 // one of these.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a launch: spreads its clusters over host threads, lets those that wait for others take
 // turns, collects faults.
 #include "launch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One kernel launch: its shape, its parameters and the state its blocks share.
 #pragma once
 

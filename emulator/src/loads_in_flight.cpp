@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads in flight: marks of a program, and the clock and the requests of a warp.
 #include "loads_in_flight.h"
 

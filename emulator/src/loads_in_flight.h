@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads in flight: how many bytes a warp has requested of global memory and not used yet, on a
 // virtual clock. The model and its assumptions are in include/fusednorm_emulator.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory: allocations with an address of their own, what has been written, and what a launch
 // has touched.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checked access of a warp to global, shared, local and parameter memory: bounds, alignment, marks
 // and counts.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who knows of which accesses: vector clocks, fences and flags, as far as the PTX memory model
 // orders the accesses of our kinds of kernels. race_checker.h (shared memory) and global_races.h
 // ask it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel decoded for execution: one Instruction a PTX statement, operands as offsets into a
 // warp's register file.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small queries on a parsed PTX module.
 #include "ptx.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a PTX module as data: what the parser hands to the decoder.
 #pragma once
 

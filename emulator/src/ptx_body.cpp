@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The body of a function: scopes, registers, labels, statements and their operands.
 #include "ptx_cursor.h"
 

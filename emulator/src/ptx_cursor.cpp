@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A place in the tokens of a PTX text: looking ahead, names and numbers.
 #include "ptx_cursor.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A place in the tokens of a PTX text, and what parsers of its parts share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits PTX text into tokens, comments left out.
 #include "ptx_lexer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses PTX text (one module) into declarations and statements; knows the grammar, not the
 // opcodes. Variables are in ptx_variables.cpp, bodies of functions in ptx_body.cpp.
 #include "ptx_cursor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races in shared memory.
 #include "race_checker.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds accesses of threads to the same shared memory that nothing puts in order (order.h says what
 // does); global memory is in global_races.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State behind the CUDA runtime API: configuration, errors, modules and kernels as they are first
 // used.
 #include "runtime.h"

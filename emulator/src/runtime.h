@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State behind the CUDA runtime API: devices, modules, kernels, streams, and what went wrong last.
 #pragma once
 

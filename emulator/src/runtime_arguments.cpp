@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arguments of a launch, as far as they can be checked: the runtime API hands over pointers
 // without sizes, so what a pointer leads to must at least be readable, and every translation unit
 // that brings the kernel must agree on its parameters.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream capture: which streams record into which graph, and what a capture forbids.
 #include <algorithm>
 #include <set>

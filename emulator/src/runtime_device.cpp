@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices of the CUDA runtime API: attributes, properties, which is current.
 #include <algorithm>
 #include <cstdio>

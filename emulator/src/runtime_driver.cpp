@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the runtime meets the driver: its functions by name, and a device's place on the bus.
 #include <dlfcn.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names and descriptions of errors.
 #include <cuda_runtime_api.h>
 

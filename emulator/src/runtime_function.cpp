@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What can be asked and set of a kernel: attributes and occupancy.
 #include <algorithm>
 #include <cstdlib>

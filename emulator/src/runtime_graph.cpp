@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs: what a capture recorded, made executable, launched and looked into.
 #include <algorithm>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel launches: limits, parameters, running, counters.
 #include <algorithm>
 #include <cstdio>

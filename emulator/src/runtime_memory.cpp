@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocation, copies, fills and symbols of the CUDA runtime API.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many blocks a multiprocessor holds, and how many clusters the device.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration of what nvcc embeds in a program: fat binaries, kernels and variables, before main
 // and at exit.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams and events. Work runs when it is submitted, or is recorded while the stream is being
 // captured.
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that libraries built for CUDA 13 link to and the emulated device does not carry out: memory
 // pools with settings, memory shared between processes, modules loaded by name, conditional nodes
 // of graphs. Each says so and returns cudaErrorNotSupported.

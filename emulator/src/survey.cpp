@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists the instruction forms that the decoder accepts. It asks the decoder itself: a statement of
 // the bare opcode shows which modifiers and types the decoder looks for; each of them is added, and
 // so on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists the instruction forms that the decoder accepts, for the test that each of them is tested.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a warp: statement by statement, parting lanes at branches and joining them at
 // post-dominators.
 #include "warp.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A warp: 32 lanes, their registers, and the groups of lanes that are at different statements.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lanes of a warp that wait: for the others of a collective, for each other where branches meet, or
 // in a loop for memory that never changes.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mbarrier in all its forms, and the copies that signal one: cp.async.bulk, st.async,
 // cp.async.mbarrier.arrive. Every lane has an mbarrier of its own.
 #include "forms.h"

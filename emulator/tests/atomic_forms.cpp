@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // atom and red: every operation on every type, space and memory order, each lane on its own word;
 // and all lanes on one.
 #include "forms.h"

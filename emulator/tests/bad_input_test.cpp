@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad input: what is wrong must be said, and what to do instead.
 #include <cuda_runtime.h>
 #include <sys/mman.h>

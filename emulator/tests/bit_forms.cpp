@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logic, shifts, fields, permutations and counts of bits: against loops over single bits.
 #include "forms.h"
 

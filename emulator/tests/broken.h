@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixture of broken kernels: each must be caught, with the right message, and nothing may be
 // said about its sound twin.
 #pragma once

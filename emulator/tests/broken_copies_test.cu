@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broken and sound uses of mbarriers, cp.async.bulk and st.async.
 #include <cooperative_groups.h>
 

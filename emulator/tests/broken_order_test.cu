@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broken kernels whose accesses are ordered only by luck, and kernels that rely on where shared
 // memory begins or on blocks that have started: a device may do otherwise any day.
 #include <cooperative_groups.h>

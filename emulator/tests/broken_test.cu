@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broken kernels: each must be caught, with the right message, and with nothing said about its
 // sound twin.
 #include <cooperative_groups.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cvt between all types, with every rounding: exact in long double, rounded by the host or by
 // looking the result up.
 #include "forms.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device array that fills and empties itself, for tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // f32, f64 and f32x2 arithmetic with every rounding, .ftz and .sat: against the host's own
 // arithmetic under the same rounding.
 #include "forms.h"

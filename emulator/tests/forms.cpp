@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one instruction form: a kernel made around it, and its results against the host's.
 #include "forms.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instruction forms and what they must give, by families; forms.cpp runs one.
 #pragma once
 

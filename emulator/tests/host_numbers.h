@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers as bits, and arithmetic done on the host in other ways than the emulator's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every instruction form that the emulator knows, one at a time, against the same thing done in
 // host C++; and that none of them is left out.
 #include <cuda_runtime.h>

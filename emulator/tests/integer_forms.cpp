@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // add, sub, mul, mad, div, rem, min, max, abs, neg, sad, carries, 24-bit products, dot products:
 // against __int128.
 #include "forms.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ld, ldu and st: every space, memory order, vector shape and type, through a lane's own 32 bytes.
 #include "forms.h"
 

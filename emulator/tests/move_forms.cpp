@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mov in all its uses, and addresses to and from the generic space.
 #include "forms.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixture of whole programs: they run on devices of all these capabilities, and on each with
 // the fixed and shuffled orders.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks that work together: tickets, grid.sync, clusters, chains, copies in stages.
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A LayerNorm in three dtypes, and what the counters say of it, of bank conflicts and of
 // partially written sectors.
 #include <cuda_bf16.h>

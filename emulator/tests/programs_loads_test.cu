@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads in flight, as the counters tell them.
 #include <cuda_pipeline.h>
 

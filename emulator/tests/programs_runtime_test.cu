@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime as a program sees it: symbols, printf, graphs, devices, limits, memory.
 #include <cuda_runtime.h>
 

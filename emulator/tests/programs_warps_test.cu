@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the lanes of a warp do: calls, divergence, shuffles of parts, locks, atomics.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>

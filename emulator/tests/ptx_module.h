@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads PTX text as nvcc would embed it, by building the fat binary by hand; for tests without
 // nvcc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the emulator is: thread instructions a second of CPU time, for a scalar and a vectorised
 // LayerNorm.
 #include <cuda_bf16.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lanes and warps do together, copies, barriers, fences, control flow, and what is only
 // advice.
 #include "forms.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The element types that fusednorm reads and writes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything of fusednorm that needs no CUDA: problems, status and the CPU backend.
 #pragma once
 

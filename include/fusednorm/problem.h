@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is to be computed, as plain values: the problem (shapes, dtypes, which arrays exist) and the
 // buffers (addresses). The same problem is handed to every backend, for every norm of the family.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors as values: a Status says what was wrong with which argument; nothing in fusednorm throws
 // or exits.
 #pragma once

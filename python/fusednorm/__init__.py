@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fused LayerNorm and RMSNorm for PyTorch: drop-ins for ``torch.nn``'s and for apex.
 
 >>> import torch, fusednorm

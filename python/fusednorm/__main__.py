@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m fusednorm``: profile, bench, report and blocks."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads the operator library, or says plainly why it does not fit the torch that is installed."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests share: devices, and a header that says what this machine can run."""
 
 import os

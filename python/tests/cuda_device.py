@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where CUDA tests run: on a GPU, or on the emulated device (tools/with-emulated-cuda).
 
 The emulated device executes PTX. PyTorch's own kernels are machine code, which it refuses at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A LayerNorm on the CPU, its copies on CUDA devices, and what must come back from there."""
 
 from dataclasses import dataclass

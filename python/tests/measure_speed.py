@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the operator against native layer_norm and torch.compile of it, in turns.
 
     python python/tests/measure_speed.py              # fresh outputs: page faults count

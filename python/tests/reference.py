@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LayerNorm and RMSNorm by the formula in f64, and how far from it a dtype may be.
 
 Tolerances. The operators read x, weight and bias as they are (no error), compute in c = f32 (f64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile, torch.export and AOTInductor: one graph, dynamic shapes, eager's results."""
 
 import pytest

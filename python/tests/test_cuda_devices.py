@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices, streams and threads: where the kernels run and whose memory they use."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capture into a torch.cuda.CUDAGraph, and replay."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modes of PyTorch around the CUDA operators: compile, autocast, func, determinism, hooks."""
 
 import pytest

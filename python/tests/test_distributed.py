@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DDP, FSDP2 and DTensor on two processes over gloo give the results of one process."""
 
 import os

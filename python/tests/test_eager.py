@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Eager mode: values, gradients, layouts and dtypes against the formula in f64."""
 
 import pytest

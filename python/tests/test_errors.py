@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad input: the exception that native raises, with a text that names argument, value and wish."""
 
 import subprocess

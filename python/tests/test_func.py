@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.func: grad, jacobians, vmap in every combination of batched arguments, jvp."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Derivatives of first and second order, reverse and forward mode, against finite differences."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds that cannot succeed stop at their start with one sentence; what was built fits its torch.
 
 CMake only configures here: a folder with a few files plays a torch that is not installed, and a

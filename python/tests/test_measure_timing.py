@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How time is taken: turns, statistics, and the CUDA clocks on a device made of numbers."""
 
 import resource

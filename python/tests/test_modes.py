@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The modes of PyTorch: autocast, checkpointing, inference, fake tensors, determinism."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LayerNorm as a module, convert() and revert(), and the apex names."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No global state: nothing of ours in the library can be written to once it is loaded."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.library.opcheck on every operator: schema, autograd, fake tensors, AOT dispatch."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package as such: examples in docstrings run, and types are shipped."""
 
 import doctest

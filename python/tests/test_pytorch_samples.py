@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's own samples for layer_norm, from torch.testing._internal, against ours."""
 
 import numpy as np

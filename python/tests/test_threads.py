@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many threads at once, and any number of threads inside: the same bits."""
 
 from concurrent.futures import ThreadPoolExecutor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TorchScript: script, trace, save and load with gradients, and in a C++ program without Python."""
 
 import os

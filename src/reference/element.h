@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exact conversion of every element type to f64, and from f64 with one rounding to nearest even.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A running sum that carries what each addition lost.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs the build tree into a fresh prefix, then configures, builds and runs the consumer
 # against that prefix alone.
 function(step)

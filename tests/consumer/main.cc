@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stranger's program: forward, then backward, from an installed fusednorm.
 #include <fusednorm/fusednorm.h>
 

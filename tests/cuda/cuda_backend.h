@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend behind the harness's interface: images of the test's memory are copied to the
 // device and back.
 #pragma once

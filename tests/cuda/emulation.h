@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator's controls, where the program runs on one: absent, and so null, with a real
 // libcudart.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of problems too large to run: geometry, policy and workspace, on the functions
 // that kernels use.
 #include "plan/geometry.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Fails if the PTX in LIBRARY adds, subtracts or multiplies floating-point numbers without saying how to round: ptxas
 # may fuse such a pair in one copy of a loop and not in another, and bits would depend on it.
 function(count_of pattern result)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CUDA backend promises beyond results: errors before effects, streams, devices, threads,
 // graphs, invariance.
 #include <cuda_runtime_api.h>

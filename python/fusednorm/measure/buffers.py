@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fresh and warm outputs on the CPU: whether a result's pages come from the system or are kept.
 
 An operator of PyTorch allocates what it returns. glibc maps large blocks anew each time, so that

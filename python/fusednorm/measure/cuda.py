@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time on a CUDA device: events around calls over a flushed L2, and replays of a captured graph.
 
 The device is reached through ``Device``, so that the logic runs in tests without one.

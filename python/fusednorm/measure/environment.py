@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a number was measured on: machine, versions, date."""
 
 import datetime

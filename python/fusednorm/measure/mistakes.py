@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the command line says in one line, with exit code 2, instead of a traceback."""
 
 

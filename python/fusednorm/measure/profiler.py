@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of the request: torch.profiler's view of one contestant, operator by operator."""
 
 from dataclasses import dataclass

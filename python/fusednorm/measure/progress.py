@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Says on a terminal what is running and how much time is left; silent in a pipe."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The roof: copies of x, timed in turns with the contestants; the best of them counts."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results on disk: JSON, CSV, and the file that lets a sweep go on where it stopped."""
 
 import csv

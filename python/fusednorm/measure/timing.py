@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How time is taken: contestants in turns, round after round, so that a busy machine slows all."""
 
 import statistics

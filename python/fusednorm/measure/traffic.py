@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many bytes a contestant moves, and in how many steps.
 
 PyTorch's dispatcher shows every operator with its tensors. An operator is taken to read each of its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads a TorchScript module with fusednorm layers, trains it for some steps, and checks a gradient
 // of the operator that it calls through the dispatcher.
 #include <torch/csrc/autograd/autograd.h>
