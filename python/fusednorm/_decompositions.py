@@ -2,7 +2,7 @@
 """The forward operators as aten: for those who leave, by ONNX or another backend.
 
 ``ExportedProgram.run_decompositions()`` and ``torch.onnx.export`` take apart what stands in
-``torch.export``'s default table. ``torch.compile`` does not read that table: there the operators
+``torch.export``'s default table. ``torch.compile`` gets that table without them: there the operators
 stay fused. A norm becomes ``aten.layer_norm`` or ``aten.rms_norm``, which ONNX has operators for.
 """
 
@@ -103,6 +103,7 @@ def _extend_default_table() -> None:
     make = CustomDecompTable.__init__
     if getattr(make, "_fusednorm", False):
         return
+    _keep_fused_in_inductor()
 
     def with_ours(self: CustomDecompTable) -> None:
         make(self)  # type: ignore[no-untyped-call]
@@ -110,6 +111,22 @@ def _extend_default_table() -> None:
 
     with_ours._fusednorm = True  # type: ignore[attr-defined]
     CustomDecompTable.__init__ = with_ours  # type: ignore[method-assign]
+
+
+def _keep_fused_in_inductor() -> None:
+    """Take ours out of the table that inductor builds when it is imported.
+
+    It asks ``core_aten_decompositions`` for it, which is the default table of ``torch.export``.
+    """
+    make = torch._decomp.core_aten_decompositions
+
+    def without_ours() -> CustomDecompTable:
+        table = make()
+        for operator in DECOMPOSITIONS:
+            table.pop(operator)
+        return table
+
+    torch._decomp.core_aten_decompositions = without_ours
 
 
 _extend_default_table()
