@@ -62,6 +62,13 @@ def test_compile_static_bf16_with_f32_parameters():
         assert torch.equal(left, right)
 
 
+def test_inductor_takes_no_operator_apart():
+    """The decompositions are for export: compiled code calls the fused kernels."""
+    from torch._inductor.decomposition import decompositions
+
+    assert not [str(op) for op in decompositions if str(op).startswith("fusednorm")]
+
+
 def test_export_with_a_dynamic_dimension():
     module = Block().eval()
     rows = torch.export.Dim("rows", min=2, max=4096)
