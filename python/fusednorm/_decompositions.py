@@ -2,8 +2,8 @@
 """The forward operators as aten: for those who leave, by ONNX or another backend.
 
 ``ExportedProgram.run_decompositions()`` and ``torch.onnx.export`` take apart what stands in
-``torch.export``'s default table. ``torch.compile`` gets that table without them: there the operators
-stay fused. A norm becomes ``aten.layer_norm`` or ``aten.rms_norm``, which ONNX has operators for.
+``torch.export``'s default table. ``torch.compile`` gets that table without them: there they stay
+fused. A norm becomes ``aten.layer_norm`` or ``aten.rms_norm``, which ONNX has operators for.
 """
 
 from collections.abc import Callable
