@@ -122,7 +122,7 @@ def test_a_torch_that_does_not_fit_is_named_at_import():
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode != 0
     for words in (
-        "ImportError: fusednorm was built for torch 2.",
+        f"ImportError: fusednorm {fusednorm.__version__} was built for torch 2.",
         "torch 2.99.0+cpu is installed",
         "pip install --no-build-isolation",
     ):

@@ -72,7 +72,6 @@ def test_the_shapes_are_one_file():
     [
         ("forward:f32:3x5:offset=1", "offset=1"),
         ("forward:f32:3x5:eps=0", "eps=0"),
-        ("forward:f32:3x5:residual=f32", "residual=f32"),
         ("forward:f32:3x5:rounding=via_x", "rounding=via_x"),
         ("forward:f32:6x5:inner=2:outer=20", "inner=2"),
         ("backward:f32:3x5:out=dx", "out=dx"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures: bars of a profile, share of the copy over columns, speed-up over rows x columns."""
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def _bars(axes: Any, document: dict[str, Any], rows: list[Row], title: str) -> N
         seconds, left = row["median_seconds"], 0.0
         parts = _parts(document, row)
         whole = sum(share for _, share in parts)
-        for (name, share), colour in zip(parts, PARTS, strict=False):
+        # A chain of many operators, as native rms_norm on the CPU, begins the colours again.
+        for (name, share), colour in zip(parts, itertools.cycle(PARTS), strict=False):
             width = seconds * share / whole
             if row["contestant"] != "2019":
                 colour = LOOKS[row["contestant"]].colour
