@@ -65,6 +65,14 @@ std::vector<Problem> recorded_problems() {
     add("bf16", "peer");
     add("f32", "cost");
     all.push_back(problems::parse(pass + ":f32:bert-large:offset=1"));
+    // The family: RMSNorm, the residual of both norms, heads of 128 columns, and heads that have
+    // weights of their own.
+    for (const char* member :
+         {":f32:bert-large:op=rms_norm", ":bf16:llama-7b:op=rms_norm",
+          ":bf16:llama-7b:op=rms_norm:residual=bf16", ":bf16:bert-large:residual=bf16",
+          ":bf16:65536x128:op=rms_norm", ":bf16:65536x128:op=rms_norm:groups=32"}) {
+      all.push_back(problems::parse(pass + member));
+    }
   }
   return all;
 }

@@ -59,7 +59,7 @@ struct SharedSums {
     const int lane = threadIdx.x % warp_lanes, half = lane / half_warp, in_half = lane % half_warp;
     const bool few = segments <= few_segments;
     pitch = few ? few_segments : (segments + half_warp - 1) / half_warp * half_warp;
-    if constexpr (!lean) pitch = kept(pitch);
+    pitch = kept(pitch);
     const C* row = &slots.of[0][group * 2 * pitch];
     const auto address = [](const C* place) {
       return kept(static_cast<unsigned>(__cvta_generic_to_shared(place)));

@@ -11,7 +11,7 @@ namespace fusednorm::cuda {
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename S, int vectors, bool from_y, bool clustered, bool whole, bool roomy>
-__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
+__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
     backward_wide(BackwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
   using T = WideTile<S, vectors, roomy, whole>;
@@ -47,9 +47,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
     BackwardRow<T, from_y> here;
     BackwardPlace<C, from_y> place(a, a.map.row_of(group, index), own.first);
     int turn = 0;
-    const auto row_now = [&] {
-      return a.map.row_of(group, found_anew(index) + turn * a.index_step);
-    };
+    const auto row_now = [&] { return a.map.row_of(group, index + turn * a.index_step); };
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
       const std::int64_t count = a.map.rows_of(found_anew(group));
       const int own_end = kept(min(turns_of(index, count, a), turn + rows_per_partial));

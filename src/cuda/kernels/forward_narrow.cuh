@@ -79,8 +79,8 @@ using NarrowTile = Tile<S, lanes == 0 ? warp_lanes / 2 : lanes, vectors,
 /// as the row needs, so that only the last can be incomplete, unless the kernel is `roomy`.
 template <typename S, int lanes_, int vectors, bool roomy>
 __global__ void __launch_bounds__(
-    narrow_threads, narrow_blocks(registers_of<Compute<S>>(Tile<S, 32, vectors>::elements)))
-    forward_narrow(ForwardArguments a) {
+    narrow_threads, narrow_blocks(registers_of<Compute<S>>(Tile<S, 32, vectors>::elements),
+                                  sizeof(S))) forward_narrow(ForwardArguments a) {
   using T = NarrowTile<S, lanes_, vectors, roomy>;
   using C = typename T::C;
   constexpr bool keep = !gamma_fits_forward<T>, keep_beta = !beta_fits_forward<T>;
@@ -126,12 +126,13 @@ __global__ void __launch_bounds__(
       y = kept(row_address(a.y, a.map, row, first));
     }
   };
-  const bool whole = a.vectorised && a.plain && cols == lanes.count * T::elements;
+  const int whole =
+      kept(static_cast<int>(a.vectorised && a.plain && cols == lanes.count * T::elements));
   do {
     if (!for_block || threadIdx.x < warp_lanes) parameters.load(a, row, first, every);
     if (for_block) __syncthreads();
     while (row - in_warp < a.map.rows && parameters.serve(a, row)) {
-      if (whole && row + (last_in_warp - in_warp) < a.map.rows)
+      if (whole != 0 && row + (last_in_warp - in_warp) < a.map.rows)
         work(std::true_type(), every);
       else
         work(std::false_type(), lanes_ == warp_lanes || row < a.map.rows ? every : every.none());

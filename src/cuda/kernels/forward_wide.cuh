@@ -46,7 +46,9 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const C reciprocal_count = C(1) / static_cast<C>(cols_of(segment) > 0 ? cols_of(segment) : 1);
   constexpr C reciprocal_lanes = C(1) / warp_lanes;
   // Where registers do not suffice: beta, then gamma.
-  constexpr bool keep_gamma = !gamma_fits_forward<T>, keep_beta = !whole || keep_gamma;
+  constexpr bool keep_gamma =
+      !gamma_fits_forward<T> || wide_keeps_gamma(sizeof(S), clustered, whole);
+  constexpr bool keep_beta = !whole || keep_gamma || wide_keeps_beta(sizeof(S), T::vectors);
   ForwardParameters<T, keep_gamma, keep_beta> parameters(
       Kept<T>(dynamic_shared + T::pieces * blockDim.x), Kept<T>(dynamic_shared));
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),

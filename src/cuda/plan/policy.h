@@ -125,7 +125,8 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     const int registers = tile_bytes(g.vectors, row_dtype(p)) / 4;
     launch.kernel = Kernel::narrow;
     launch.threads_per_block = narrow_threads;
-    launch.blocks = std::min(divide_up(p.rows, rows_per_block), many * narrow_blocks(registers));
+    launch.blocks = std::min(divide_up(p.rows, rows_per_block),
+                             many * narrow_blocks(registers, size_of(row_dtype(p))));
     launch.blocks = even_blocks(launch.blocks, rows_per_block, period(p));
     launch.shared_bytes = forward_narrow_shared(p);
     return launch;

@@ -79,7 +79,10 @@ inline std::size_t forward_wide_shared(const ForwardProblem& p, int threads, boo
   const Geometry g = forward_geometry(p);
   const int vectors = whole ? g.vectors : wide_tile_vectors(g, row, clustered, forward_room(row));
   const int bytes = tile_bytes(vectors, row);
-  const int arrays = stretched(bytes, forward_lane_registers) ? 2 : whole ? 0 : 1;
+  const bool gamma =
+      stretched(bytes, forward_lane_registers) || wide_keeps_gamma(size_of(row), clustered, whole);
+  const bool beta = !whole || wide_keeps_beta(size_of(row), vectors);
+  const int arrays = gamma ? 2 : beta ? 1 : 0;
   return static_cast<std::size_t>(threads) * bytes * arrays;
 }
 

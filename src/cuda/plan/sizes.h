@@ -2,6 +2,8 @@
 // Sizes that kernels and plans must agree on, each with the arithmetic behind it.
 #pragma once
 
+#include <cstddef>
+
 namespace fusednorm::cuda {
 
 /// Threads of a block of the narrow forward kernel; 4 warps share one staging of gamma and beta.
@@ -9,6 +11,15 @@ inline constexpr int narrow_threads = 128;
 /// Narrow rows whose tiles are larger keep beta in shared memory: three tiles, two addresses and
 /// what a residual needs do not fit 128 registers.
 inline constexpr int narrow_beta_registers = 24;
+/// Wide forward rows: beta waits in shared memory where rows are ragged, and in whole rows of 16
+/// bits whose lanes hold 32 columns, since the words as loaded take registers, too. So does gamma
+/// in ragged rows of clusters, and in f64.
+constexpr bool wide_keeps_beta(std::size_t element, int vectors) {
+  return element == 2 && vectors > 3;
+}
+constexpr bool wide_keeps_gamma(std::size_t element, bool clustered, bool whole) {
+  return !whole && (element == 8 || (element == 2 && clustered));
+}
 /// A block of the kernels for rows that are read twice: 168 registers a thread, for three tiles and
 /// the way through a row of any length.
 inline constexpr int long_threads = 384;
@@ -50,9 +61,9 @@ inline constexpr int column_batch = 8;
 inline constexpr int partials_per_warp = 16;
 
 /// Blocks of narrow_threads that fit a multiprocessor's 64 K registers when a thread needs three
-/// tiles of `tile_registers`, and 48 for everything else, up to 128 in all.
-constexpr int narrow_blocks(int tile_registers) {
-  const int wanted = (3 * tile_registers + 48 + 7) / 8 * 8;
+/// tiles of `tile_registers`, and 48 (f64: 96) for everything else, up to 128 in all.
+constexpr int narrow_blocks(int tile_registers, std::size_t element) {
+  const int wanted = (3 * tile_registers + (element == 8 ? 96 : 48) + 7) / 8 * 8;
   const int blocks = 65536 / (narrow_threads * (wanted > 128 ? 128 : wanted));
   return blocks > 12 ? 12 : blocks;
 }
