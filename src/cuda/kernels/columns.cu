@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The column sums and the copy of every dtype.
-#include "kernels/columns.cuh"
-
 #include "kernels/backward_copy.cuh"
+#include "kernels/columns.cuh"
 #include "kernels/kernels.h"
 
 namespace fusednorm::cuda {
