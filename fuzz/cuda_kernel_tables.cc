@@ -53,5 +53,8 @@ BackwardFinder backward_from_y_kernels_f64() {
 KernelAddress columns_kernel(DType) {
   return &kernel;
 }
+KernelAddress copy_kernel(DType) {
+  return &kernel;
+}
 
 }  // namespace fusednorm::cuda
