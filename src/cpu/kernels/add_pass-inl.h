@@ -26,7 +26,7 @@ struct AddTypes {
   using Second = RowOutput<Lanes, TB>;
 };
 
-/// A row; second may be null.
+/// A row; b and second may be null.
 template <class T>
 struct AddRow {
   typename T::A a;
@@ -35,7 +35,7 @@ struct AddRow {
   typename T::Second second;
 
   HWY_INLINE AddRow at(int64_t column) const {
-    return {a.at(column), b.at(column), first.at(column),
+    return {a.at(column), b.first ? b.at(column) : b, first.at(column),
             second.first ? second.at(column) : second};
   }
 };
@@ -112,7 +112,8 @@ void add_rows_by_cache(const AddArguments& a) {
   using Second = typename T::Second;
   const auto n = static_cast<size_t>(a.cols);
   for (int64_t r = 0; r < a.rows; ++r) {
-    const AddRow<T> row = {T::A::of(a.a, r, a.a_stride), T::B::of(a.b, r, a.b_stride),
+    const AddRow<T> row = {T::A::of(a.a, r, a.a_stride),
+                           adds ? T::B::of(a.b, r, a.b_stride) : typename T::B{nullptr},
                            First::of(a.first, r, a.first_stride),
                            a.second ? Second::of(a.second, r, a.second_stride) : Second{nullptr}};
     if constexpr (First::can_bypass) {
