@@ -72,14 +72,13 @@ template <typename Walk>
 void sum_block(const BackwardRun& run, std::int64_t begin, std::int64_t end, std::int64_t at_once,
                ColumnSums result, std::int64_t task, const Walk& walk) {
   if (!run.want_sums) return walk(begin, end, ColumnSums{});
-  const SumArrays scratch{
-      run, run.layout.scratch + 6 * task * run.layout.live * run.layout.pitch * run.element};
-  const std::int64_t count = scratch.count();
-  if (!run.layout.several_sums) {
+  const std::int64_t count = run.layout.live * run.layout.pitch;
+  if (!run.layout.several_sums) {  // no scratch then
     run.clear(result.dgamma, count);
     run.clear(result.dbeta, count);
     return walk(begin, end, result);
   }
+  const SumArrays scratch{run, run.layout.scratch + 6 * task * count * run.element};
   const ColumnSums plain{scratch.array(0), scratch.array(1)};
   run.clear(scratch.array(2), 4 * count);
   for (std::int64_t at = begin; at < end; at += at_once) {
