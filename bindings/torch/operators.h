@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of operators. A new one is added here, with its schema, fields and derivative in one of
-// the operators_*.h; register.cc and register_cuda.cc then register it for every dispatch key, and
-// python/fusednorm/_vmap.py batches it by the names of its arguments.
+// the operators_*.h; register.cc and register_cuda.cc then register it for every dispatch key. The
+// rules for vmap are python/fusednorm/_vmap.py, by the names of arguments.
 #pragma once
 
 #include "keys.h"

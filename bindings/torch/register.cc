@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dispatch keys that each operator of operators.h is registered for; CUDA: register_cuda.cc.
+// The dispatch keys that each operator of operators.h is registered for. Two are elsewhere: CUDA in
+// register_cuda.cc, and the vmap rules (FuncTorchBatched) in python/fusednorm/_vmap.py.
 #include "operators.h"
 
 namespace fusednorm::operators {
