@@ -9,14 +9,18 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STAMPS := build/stamps
 PIP := $(PYTHON) -m pip install --disable-pip-version-check
-# Two processes: more need 1.5 GB each.
-PYTEST := $(PYTHON) -m pytest -q -n 2 --dist worksteal
+# Two processes, more need 1.5 GB each; waiting threads of one sleep, for the other has work for the cores.
+PYTEST := env OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 --dist worksteal
 # Two compilers at a time need about 3 GB; more cores than that help no one on a small machine.
 JOBS ?= $(shell nproc)
 # Which problems of the table the tests run: small, medium (to 2^18 elements) or large (all); docs/testing.md.
 SCALE ?= medium
 # Seconds of each fuzzer.
 FUZZ_SECONDS ?= 600
+# One name for the compiler in CMake's builds (c++) and pip's (g++): ccache's keys have it.
+ifeq ($(origin CXX),default)
+export CXX := g++
+endif
 # nvcc from the system, or from .venv where there is none.
 export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
