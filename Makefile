@@ -9,16 +9,23 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STAMPS := build/stamps
 PIP := $(PYTHON) -m pip install --disable-pip-version-check
+# Two processes, more need 1.5 GB each; waiting threads of one sleep, for the other has work for the cores.
+PYTEST := env OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 --dist worksteal
 # Two compilers at a time need about 3 GB; more cores than that help no one on a small machine.
 JOBS ?= $(shell nproc)
 # Which problems of the table the tests run: small, medium (to 2^18 elements) or large (all); docs/testing.md.
 SCALE ?= medium
 # Seconds of each fuzzer.
 FUZZ_SECONDS ?= 600
+# One name for the compiler in CMake's builds (c++) and pip's (g++): ccache's keys have it.
+ifeq ($(origin CXX),default)
+export CXX := g++
+endif
 # nvcc from the system, or from .venv where there is none.
 export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
-.PHONY: help demo test test-full test-core test-sanitizers test-cuda test-gpu test-python test-python-cuda emulated-package
+.PHONY: help demo test test-full test-libraries test-core test-sanitizers test-cuda test-gpu test-python test-python-cuda
+.PHONY: emulated-package
 .PHONY: test-matrix test-arm64 test-cuda-12 test-compilers wheels
 .PHONY: test-fuzz fuzz docs docs-serve format check-format lint clean
 
@@ -39,13 +46,19 @@ demo: $(STAMPS)/package
 	$(PYTHON) -m fusednorm report --profile demo/profile.json --output demo/report.html
 	echo 'Pictures are in demo/, the page is demo/report.html.'
 
-test: test-core test-cuda test-python test-python-cuda test-fuzz
+# One build has both libraries, the emulated device and the PyTorch operators: the CPU kernels are compiled once.
+test: test-libraries test-python test-python-cuda test-fuzz
 	@echo 'All tests passed. make test-full also runs the problems of more than 2^18 elements and the sanitizers.'
 
 test-full:
-	@$(MAKE) test SCALE=large
+	@$(MAKE) test SCALE=large CUDA_OPTIONS=-DFUSEDNORM_EMULATOR_EVERY_PTX=ON
 	$(MAKE) test-sanitizers
 
+test-libraries: $(STAMPS)/package $(STAMPS)/nvcc $(STAMPS)/system-test
+	tools/build cuda $(WITH_TORCH) $(CUDA_OPTIONS)
+	FUSEDNORM_TEST_SCALE=$(SCALE) ctest --preset cuda -j $(JOBS)
+
+# Without nvcc and torch.
 test-core: $(STAMPS)/system-test
 	tools/build dev
 	FUSEDNORM_TEST_SCALE=$(SCALE) ctest --preset dev -j $(JOBS)
@@ -59,9 +72,10 @@ test-sanitizers: $(STAMPS)/system-test
 	FUSEDNORM_TEST_SCALE=small ctest --preset tsan -j $(JOBS) -R 'concurrency|guarantees|problems'
 
 # The PyTorch operators among it: they link the kernels compiled here, so that these are compiled once.
+CUDA_OPTIONS := -DFUSEDNORM_EMULATOR_EVERY_PTX=OFF
 WITH_TORCH := -DFUSEDNORM_TORCH=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON)
 test-cuda: $(STAMPS)/nvcc $(STAMPS)/system-test
-	tools/build cuda $(WITH_TORCH)
+	tools/build cuda $(WITH_TORCH) $(CUDA_OPTIONS)
 	FUSEDNORM_TEST_SCALE=$(SCALE) ctest --preset cuda -j $(JOBS) -L 'cuda|emulator'
 
 # For the GPU's own architecture, machine code and PTX.
@@ -74,11 +88,11 @@ test-gpu: $(STAMPS)/nvcc $(STAMPS)/system-test
 test-python: $(STAMPS)/package $(STAMPS)/venv-test $(STAMPS)/system-test
 	$(PYTHON) -m ruff check python examples tools
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest -q python/tests
+	$(PYTEST) python/tests
 
 # The CUDA operators of the package, with PyTorch on the emulated device.
 test-python-cuda: emulated-package $(STAMPS)/venv-test
-	tools/with-emulated-cuda $(PYTHON) -m pytest -q -m cuda python/tests
+	tools/with-emulated-cuda $(PYTEST) -m cuda python/tests
 
 emulated-package: $(STAMPS)/nvcc $(STAMPS)/system-test
 	tools/build cuda $(WITH_TORCH) fusednorm_torch fusednorm_emulator_driver
@@ -138,11 +152,12 @@ $(STAMPS)/system-%: tools/install-system-packages $(STAMPS)/system
 
 $(STAMPS)/venv: $(STAMPS)/system tools/requirements.txt
 	@[ -x $(PYTHON) ] || tools/step venv 'Python environment .venv' 'about 5 s' python3 -m venv .venv
-	tools/step packages 'PyTorch and what builds the package' 'about 1 min, mostly the download of torch' $(PIP) -r tools/requirements.txt
+	tools/kernels-ahead begin
+	tools/step packages 'PyTorch and what builds the package' 'about 40 s, mostly the download of torch' tools/install-python-packages -r tools/requirements.txt
 	touch $@
 
 $(STAMPS)/venv-%: $(STAMPS)/venv tools/requirements-%.txt
-	@tools/step packages-$* 'Python packages: $*' 'about 20 s' $(PIP) -r tools/requirements-$*.txt
+	@tools/step packages-$* 'Python packages: $*' 'about 20 s' tools/install-python-packages -r tools/requirements-$*.txt
 	touch $@
 
 $(STAMPS)/nvcc: $(STAMPS)/venv tools/install-nvcc
@@ -151,8 +166,9 @@ $(STAMPS)/nvcc: $(STAMPS)/venv tools/install-nvcc
 
 # The package is installed again when any source of it changed. pip is verbose so that the step can show Ninja's count.
 $(STAMPS)/package: $(STAMPS)/venv pyproject.toml $(shell git ls-files include src bindings python/fusednorm cmake CMakeLists.txt problems/shapes.csv)
-	@FUSEDNORM_CUDA=$${FUSEDNORM_CUDA:-AUTO} tools/step package 'Compiling fusednorm against the installed torch' \
-	  'about 2 min on two cores, seconds with a warm ccache' $(PIP) -v --no-build-isolation --no-deps .
+	@tools/step kernels 'CPU kernels, begun while torch was downloaded' 'about 1 min' tools/kernels-ahead finish
+	FUSEDNORM_CUDA=$${FUSEDNORM_CUDA:-AUTO} tools/step package 'Compiling fusednorm against the installed torch' \
+	  'about 1 min on two cores, seconds with a warm ccache' $(PIP) -v --no-build-isolation --no-deps .
 	touch $@
 
 format:

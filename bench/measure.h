@@ -8,22 +8,14 @@
 #include <vector>
 
 #include "options.h"
+#include "problems/rates.h"
 
 namespace fusednorm::bench {
 
-/// Every rate is of the same statistic as the time beside it: the median.
-struct Measurement {
-  std::string error;   ///< empty when measured
-  double seconds = 0;  ///< the median of the rounds
+struct Measurement : problems::Rates {
+  std::string error;  ///< empty when measured
   double best_seconds = 0;
-  double bytes = 0;         ///< problems::minimal_bytes
-  double copy_seconds = 0;  ///< the median of the faster copy
-  double copy_bytes = 0;
   int threads = 0;
-
-  double gigabytes_per_second() const { return bytes / seconds * 1e-9; }
-  double copy_gigabytes_per_second() const { return copy_bytes / copy_seconds * 1e-9; }
-  double share_of_copy() const { return gigabytes_per_second() / copy_gigabytes_per_second(); }
 };
 
 /// Times actions in rounds, each action once a round, until `seconds` have passed.

@@ -149,7 +149,7 @@ Measurement measure_cpu(const Problem& problem, const Options& options) {
   if (options.threads > 0) device.threads = options.threads;
   Measurement result;
   result.threads = device.threads;
-  result.bytes = static_cast<double>(minimal_bytes(problem).total());
+  result.minimal_bytes = static_cast<double>(minimal_bytes(problem).total());
   const Arrays arrays(problem);
   std::vector<std::byte> workspace;
   Status status;

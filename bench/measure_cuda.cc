@@ -45,7 +45,7 @@ class EventTimer {
 
 Measurement measure_cuda(const problems::Problem& problem, const Options& options) {
   Measurement result;
-  result.bytes = static_cast<double>(minimal_bytes(problem).total());
+  result.minimal_bytes = static_cast<double>(minimal_bytes(problem).total());
   const auto device = cuda::query(0);
   if (!device) return result.error = device.status().message(), result;
   result.threads = device->multiprocessors;

@@ -62,7 +62,7 @@ bool write_json(const std::string& path, const std::vector<Row>& rows, const std
                  to_string(problem.pass).c_str(), name_of(problem.x_dtype),
                  name_of(problem.param_dtype), device.c_str(), static_cast<long long>(problem.rows),
                  static_cast<long long>(problem.cols), m.threads, m.seconds, m.best_seconds,
-                 m.bytes, m.copy_seconds, m.copy_bytes, m.gigabytes_per_second(),
+                 m.minimal_bytes, m.copy_seconds, m.copy_bytes, m.gigabytes_per_second(),
                  m.copy_gigabytes_per_second(), m.share_of_copy());
     separator = ",\n";
   }

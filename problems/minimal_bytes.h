@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes that no implementation of a problem can avoid moving: what GB/s, shares of a copy and
-// "bytes over the minimum" are relative to, in every tool.
+// "bytes over the minimum" are relative to, in every tool; rates.h makes shares of them.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@
 //
 // A word that is none of these, or that is given twice, is an error, in every tool.
 // python/fusednorm/measure/grammar.py is the same grammar for the Python package; spellings.txt
-// holds the two against each other. A new word is a field of Problem, a line of `options` in
-// grammar.cc, one in grammar.py and its spellings.
+// holds the two against each other. A new word is a field of Problem, a line of kOptions in
+// options.cc, one in grammar.py and its spellings.
 #pragma once
 
 #include <array>

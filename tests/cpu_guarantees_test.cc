@@ -21,8 +21,8 @@ const char* const kProblems[] = {
     "backward_from_y:f32:3x300000",
     // Short rows whose statistics are found together, with rows among them that need more.
     "forward:f32:301x9", "forward:bf16/f32/f32:301x3", "forward:f16/f32/f32:301x4",
-    // Whole packs, but not whole lines: dx is cut otherwise than the sums are. Some rows are
-    // centred. Of an odd number of rows, the last is summed alone.
+    // Whole vectors, but not whole cache lines: dx is cut otherwise than the sums are. Some rows
+    // are centred. Of an odd number of rows, the last is summed alone.
     "backward:bf16/f32:65x784:data=offset", "backward:f16/f32:65x784:data=offset",
     "backward:bf16/f32:65x768:data=offset:offset=1", "backward:f16/f32:65x96:data=offset:offset=1",
     // Parameters of 16 bits that are read as they are.

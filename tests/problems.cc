@@ -104,7 +104,7 @@ std::vector<TableRow> make_table() {
       {few + "12x{96,769,5000}:data=offset",
        "kernels that centre rows only where the mean needs it: on both sides of where they begin"},
       {"backward:{bf16,f16,bf16/f32,f16/f32}:24x{256,784,1024}:data=offset",
-       "whole packs: rows that are centred among rows that are not, and their column sums"},
+       "whole vectors: rows that are centred among rows that are not, and their column sums"},
       {"backward:{bf16,f16}:24x{256,784}:data=offset:in_place={dx_over_dy,dx_over_source}",
        "the same over what they are made of"},
       {"forward:{bf16,f16}:5x{4096,4097,5000}:offset=1,3,2",

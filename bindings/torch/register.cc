@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of operators, and the dispatch keys that each is registered for.
-#include "keys.h"
-#include "operators_add_norm.h"
-#include "operators_layer_norm.h"
-#include "operators_rms_norm.h"
+// The dispatch keys that each operator of operators.h is registered for. Two are elsewhere: CUDA in
+// register_cuda.cc, and the vmap rules (FuncTorchBatched) in python/fusednorm/_vmap.py.
+#include "operators.h"
 
 namespace fusednorm::operators {
 namespace {
-
-using Operators =
-    List<LayerNorm, LayerNormForward, LayerNormBackward, LayerNormMemoryEfficientForward,
-         LayerNormMemoryEfficientBackward, RoundedLayerNorm, RoundedLayerNormForward,
-         RoundedLayerNormBackward, RmsNorm, RmsNormForward, RmsNormBackward,
-         RmsNormMemoryEfficientForward, RmsNormMemoryEfficientBackward, AddRmsNorm,
-         AddRmsNormForward, AddRmsNormBackward, AddRmsNormInPlace, AddLayerNorm,
-         AddLayerNormForward, AddLayerNormBackward, AddLayerNormInPlace>;
 
 TORCH_LIBRARY(fusednorm, library) {
   Operators::for_each([&]<typename Operator>() {
@@ -23,16 +13,7 @@ TORCH_LIBRARY(fusednorm, library) {
   });
 }
 
-#define FUSEDNORM_KERNEL(key, kernel)                                    \
-  TORCH_LIBRARY_IMPL(fusednorm, key, library) {                          \
-    Operators::for_each([&]<typename Operator>() {                       \
-      library.impl(Operator::name, TORCH_FN(Kernels<Operator>::kernel)); \
-    });                                                                  \
-  }
 FUSEDNORM_KERNEL(CPU, template device<cpu::run>)
-#if FUSEDNORM_WITH_CUDA
-FUSEDNORM_KERNEL(CUDA, template device<cuda::run>)
-#endif
 FUSEDNORM_KERNEL(Meta, template device<meta::run>)
 FUSEDNORM_KERNEL(Autograd, autograd)
 

@@ -130,6 +130,65 @@ void Warp::branch_table(Group& group, const Instruction& i, uint32_t active) {
   groups.insert(groups.end(), parts.begin(), parts.end());
 }
 
+// What is not the next instruction nor a branch of the whole group: divergence, exits, barriers and
+// collectives. groups[index].pc is that of `i`; whether the group runs on behind it.
+bool Warp::run_flow(size_t index, const Instruction& i, uint32_t active) {
+  Group& group = groups[index];
+  switch (i.flow) {
+    case Flow::Branch:
+      branch(group, i, active);
+      return false;
+    case Flow::BranchTable:
+      if (active == 0) {
+        ++group.pc;
+      } else {
+        branch_table(group, i, active);
+      }
+      return false;
+    case Flow::Exit:
+      ++group.pc;
+      if (active) exit_lanes(index, active);
+      return false;
+    case Flow::Barrier:
+      if (active == 0) {
+        ++group.pc;
+      } else {
+        if (active != mask) {
+          Group passed = group;
+          passed.mask = mask & ~active;
+          ++passed.pc;
+          group.mask = active;
+          groups.push_back(passed);
+        }
+        block->arrive(*this, groups[index], i, true);
+      }
+      return false;
+    case Flow::BarrierArrive:
+      ++group.pc;
+      if (active) block->arrive(*this, group, i, false);
+      return false;
+    case Flow::Collective:
+    case Flow::WarpBarrier:
+      if (active && !collective_ready(i, active)) {
+        group.state = Group::State::AtCollective;
+        return false;
+      }
+      if (active) {
+        i.handler(*this, i, active);
+        order_lanes(*this, active);
+      }
+      return true;
+    case Flow::ClusterArrive:
+      if (active) block->cluster->cluster_arrive(*this, active, i.flags & kRelaxedArrive);
+      return true;
+    case Flow::ClusterWait:
+      group.state = Group::State::AtClusterWait;
+      return false;
+    default:
+      return true;
+  }
+}
+
 void Warp::run_group(size_t index, uint64_t limit) {
   const Instruction* const code = launch->program->code.data();
   Counters& count = *counters;
@@ -194,64 +253,9 @@ void Warp::run_group(size_t index, uint64_t limit) {
       continue;
     }
     flush_counts();
-    Group& group = groups[index];
-    group.pc = pc;
-    switch (i.flow) {
-      case Flow::Branch:
-        branch(group, i, active);
-        return;
-      case Flow::BranchTable:
-        if (active == 0) {
-          ++group.pc;
-        } else {
-          branch_table(group, i, active);
-        }
-        return;
-      case Flow::Exit:
-        ++group.pc;
-        if (active) exit_lanes(index, active);
-        return;
-      case Flow::Barrier:
-        if (active == 0) {
-          ++group.pc;
-        } else {
-          if (active != mask) {
-            Group passed = group;
-            passed.mask = mask & ~active;
-            ++passed.pc;
-            group.mask = active;
-            groups.push_back(passed);
-          }
-          block->arrive(*this, groups[index], i, true);
-        }
-        return;
-      case Flow::BarrierArrive:
-        ++group.pc;
-        if (active) block->arrive(*this, group, i, false);
-        return;
-      case Flow::Collective:
-      case Flow::WarpBarrier:
-        if (active && !collective_ready(i, active)) {
-          group.state = Group::State::AtCollective;
-          return;
-        }
-        if (active) {
-          i.handler(*this, i, active);
-          order_lanes(*this, active);
-        }
-        ++pc;
-        continue;
-      case Flow::ClusterArrive:
-        if (active) block->cluster->cluster_arrive(*this, active, i.flags & kRelaxedArrive);
-        ++pc;
-        continue;
-      case Flow::ClusterWait:
-        group.state = Group::State::AtClusterWait;
-        return;
-      default:
-        ++pc;
-        continue;
-    }
+    groups[index].pc = pc;
+    if (!run_flow(index, i, active)) return;
+    ++pc;
   }
 }
 

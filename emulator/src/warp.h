@@ -111,6 +111,7 @@ struct alignas(64) Warp {
 
  private:
   void run_group(size_t index, uint64_t limit);
+  bool run_flow(size_t index, const Instruction& i, uint32_t active);
   void arrive(int join, uint32_t lanes);
   void exit_lanes(size_t group, uint32_t lanes);
   int make_join(uint32_t pc, uint32_t expected, int parent);

@@ -2,7 +2,9 @@
 """Batching rules for ``torch.vmap``: one for forward, in-place and backward operators each.
 
 A batch of inputs is more rows for the fused kernel. A batch of parameters, and parameter gradients
-per example, take ordinary operations around it.
+per example, take ordinary operations around it: hence Python, not C++ beside the other dispatch
+keys (bindings/torch/register.cc). A rule finds its arguments by name, so a new operator needs a
+line in _operators.py, not a rule.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,13 +7,14 @@ and run by tests/documentation.cmake. ``<!-- test: skip REASON -->`` leaves a bl
 """
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from fusednorm.measure import evidence, page
+from fusednorm.measure import command, evidence, page
 
 ROOT = Path(__file__).parents[2]
 PREAMBLE = """
@@ -154,6 +155,37 @@ def test_commands_exist():
             if not (ROOT / "tools" / tool).exists() and not list(ROOT.glob(f"tools/{tool}*")):
                 wrong.append(f"{path.name}: tools/{tool}")
     assert not wrong
+
+
+def lines_of_commands() -> list[tuple[str, list[str]]]:
+    """Every line of a block that begins with ``python -m fusednorm``, split as a shell does."""
+    found = []
+    for block in BLOCKS:
+        for line in block.code.splitlines() if block.language in NOT_CODE else []:
+            if line.startswith("python -m fusednorm "):
+                plain = line.replace("[", "").replace("]", "")  # optional words
+                found.append((f"{block.page}:{block.line}", shlex.split(plain, comments=True)[3:]))
+    return found
+
+
+@pytest.mark.parametrize(("place", "words"), lines_of_commands())
+def test_commands_are_understood(place, words):
+    """The parser takes each command line that a page shows."""
+    assert command.parser().parse_args(words).command == words[0], place
+
+
+def test_build_files_are_those_of_the_consumer():
+    """What a page tells to write in CMake is what the consumer's or the emulator's tests build."""
+    tried = "".join(
+        (ROOT / name).read_text()
+        for name in ("tests/consumer/CMakeLists.txt", "emulator/tests/CMakeLists.txt")
+    )
+    for block in BLOCKS:
+        for function in (
+            re.findall(r"(?m)^(\w+)\(", block.code) if block.language == "cmake" else []
+        ):
+            if function != "add_subdirectory":
+                assert re.search(rf"(?m)^ *{function}\(", tried), f"{block.page}:{block.line}"
 
 
 def test_how_we_know_repeats_the_evidence():

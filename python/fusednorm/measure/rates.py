@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GB/s and the share of a copy, from the times that are printed beside them: medians."""
+"""GB/s and the share of a copy, from the times that are printed beside them: medians.
+
+problems/rates.h is the same for the tools in C++; test_measure_agreement.py holds the two together.
+"""
 
 from dataclasses import dataclass
 from typing import Any

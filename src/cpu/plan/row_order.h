@@ -46,7 +46,8 @@ struct RowOrder {
     const std::int64_t most = policy::max_turn_elements / p.cols / policy::min_run;
     const std::int64_t cycle = groups > 1 ? bounded_product(groups, rows_per_group, most) : 1;
     if (cycle > most || inner > most) return;
-    const std::int64_t common = inner > 0 ? std::lcm(inner, cycle) : cycle;
+    // At least 1, which clang-tidy cannot tell of a product.
+    const auto common = std::max<std::int64_t>(inner > 0 ? std::lcm(inner, cycle) : cycle, 1);
     if (common > most || common / groups > policy::rows_per_sum || rows / common < 2) return;
     period = common;
     turn =
