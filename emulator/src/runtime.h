@@ -17,6 +17,7 @@
 #include "memory.h"
 #include "program.h"
 #include "stream.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
@@ -100,6 +101,11 @@ class Runtime {
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::vector<FusednormEmulatorLaunch> launches;
+  std::map<size_t, std::shared_ptr<Trace>> traces;  // by the launch's place in `launches`
+  FusednormEmulatorChoice choice = nullptr;
+  void* choice_context = nullptr;
+  FusednormEmulatorRegisters registers = nullptr;
+  void* registers_context = nullptr;
   std::map<std::pair<int, cudaStream_t>, LastLaunch> last_launches;
   std::string last_report;
   bool print_reports = true;

@@ -100,9 +100,9 @@ cudaError_t check_limits(const Device& device, const FunctionAttributes& attribu
   return cudaSuccess;
 }
 
-void record(Runtime& runtime, const Launch& launch) {
+// What is known of a launch before it runs.
+FusednormEmulatorLaunch shape_of(const Launch& launch) {
   FusednormEmulatorLaunch out{};
-  const Counters& c = launch.counters;
   std::snprintf(out.kernel, sizeof out.kernel, "%s", launch.program->name.c_str());
   out.device = launch.device;
   std::copy(launch.grid, launch.grid + 3, out.grid);
@@ -111,10 +111,17 @@ void record(Runtime& runtime, const Launch& launch) {
   out.dynamic_shared_bytes = launch.dynamic_shared_bytes;
   out.static_shared_bytes = launch.program->static_shared_bytes;
   out.cooperative = launch.cooperative;
-  out.failed = launch.fault != nullptr;
+  out.programmatic = launch.programmatic;
   out.resident_blocks = launch.resident_blocks;
   out.resident_clusters = launch.resident_clusters;
   out.waves = static_cast<uint32_t>(launch.waves());
+  return out;
+}
+
+void record(Runtime& runtime, const Launch& launch) {
+  FusednormEmulatorLaunch out = shape_of(launch);
+  const Counters& c = launch.counters;
+  out.failed = launch.fault != nullptr;
   out.warp_instructions = c.warp_instructions;
   out.thread_instructions = c.thread_instructions;
   out.issue_slots = c.warp_instructions * 32;
@@ -145,6 +152,10 @@ void record(Runtime& runtime, const Launch& launch) {
     out.average_bytes_in_flight =
         double(c.load_byte_quarters) / double(c.warp_quarters) * double(launch.resident_warps());
   out.peak_bytes_in_flight = c.peak_load_bytes * launch.blocks_at_once();
+  if (launch.trace) {
+    launch.trace->finish(*launch.program);
+    runtime.traces[runtime.launches.size()] = launch.trace;
+  }
   runtime.launches.push_back(out);
   if (!runtime.print_counters) return;
   auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
@@ -204,6 +215,7 @@ cudaError_t execute(const Program& program, int device_index, const LaunchShape&
   }
   launch.explicit_cluster = shape.has_cluster;
   launch.cooperative = shape.cooperative;
+  launch.programmatic = shape.programmatic;
   launch.dynamic_shared_bytes = static_cast<uint32_t>(shape.dynamic_shared);
   launch.parameters = parameters;
   const int resident = std::max(
@@ -226,6 +238,13 @@ cudaError_t execute(const Program& program, int device_index, const LaunchShape&
     launch.seed = runtime.seed;
     launch.checks = runtime.checks;
     launch.load_latency = runtime.load_latency;
+    if (runtime.choice) {
+      launch.trace = std::make_shared<Trace>();
+      launch.choice = [shape = shape_of(launch), choice = runtime.choice,
+                       context = runtime.choice_context](uint64_t cluster) {
+        return choice(&shape, cluster, context);
+      };
+    }
     const auto last = runtime.last_launches.find({device_index, stream});
     if (shape.programmatic && last != runtime.last_launches.end())
       launch.unfinished = unfinished_before(runtime, last->second);

@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "memory_access.h"
 #include "race_checker.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
@@ -175,6 +176,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
     }
     weighted += i.cost;
     ++raw;
+    if (trace) trace->begin(pc, active);
     if (i.flow == Flow::Next) {
       if (active) i.handler(*this, i, active);
       ++pc;
@@ -247,6 +249,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
         continue;
       case Flow::ClusterWait:
         group.state = Group::State::AtClusterWait;
+        if (trace) trace->wait(cluster_signal);
         return;
       default:
         ++pc;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problems under the model of time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "count.h"
+#include "time_model.h"
+
+namespace fusednorm::cost {
+
+struct Modelled {
+  std::string error;  ///< empty when modelled
+  Prediction timed;
+  /// With memory that nothing but its latency holds up: LaunchTime::bytes_in_flight is then what
+  /// the kernel asks for by itself.
+  Prediction unlimited;
+};
+
+/// Traces `problem` on the emulated device as `gpu` would run it and replays that.
+Modelled model(const Problem& problem, const Gpu& gpu);
+
+/// Fills in the bytes that a multiprocessor of the device has in flight on average, in the launch
+/// that moves most, and those that Little's law asks for on the real device of its architecture.
+/// Returns an error.
+std::string add_bytes_in_flight(const Problem& problem, const Device& device, Cost* cost);
+
+/// Prints what the model says of each problem on each device of the table; returns the exit code.
+int print_model(const std::vector<Problem>& problems);
+
+}  // namespace fusednorm::cost
