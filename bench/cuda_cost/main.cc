@@ -9,6 +9,7 @@
 #include "bounds.h"
 #include "count.h"
 #include "model.h"
+#include "published.h"
 #include "recorded.h"
 #include "resources.h"
 
@@ -28,6 +29,8 @@ const char* usage =
     "on the one given; exit 1 if so\n"
     "  --model                only predict times on real devices, from traces: see "
     "docs/cost-model.md\n"
+    "  --published            only hold the model against what is published for kernels of known "
+    "structure\n"
     "  --json FILE            also write the figures there\n"
     "  --check FILE           compare with recorded figures; exit 1 where one is worse\n"
     "  --record FILE          write the figures as the recorded ones\n";
@@ -51,7 +54,7 @@ int fail(const std::string& mistake) {
 
 int main(int argc, char** argv) {
   Device device;
-  bool ptxas = false, spills = false, timed = false;
+  bool ptxas = false, spills = false, timed = false, held = false;
   std::vector<int> assembled(std::begin(architectures), std::end(architectures));
   std::string json, check, record;
   std::vector<Problem> problems;
@@ -70,6 +73,8 @@ int main(int argc, char** argv) {
       spills = true;
     else if (option == "--model")
       timed = true;
+    else if (option == "--published")
+      held = true;
     else if (option == "--json")
       json = value();
     else if (option == "--check")
@@ -90,6 +95,7 @@ int main(int argc, char** argv) {
   }
   if (spills) return check_spills(assembled);
   if (problems.empty()) problems = recorded_problems();
+  if (held) return print_published();
   if (timed) return print_model(problems);
   std::printf(
       "sm_%d, %d multiprocessors. Instructions and slots an element; bytes and L2 reads over the "

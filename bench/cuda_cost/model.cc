@@ -13,12 +13,14 @@
 #pragma weak fusednorm_emulator_set_checks
 #pragma weak fusednorm_emulator_launch_count
 #pragma weak fusednorm_emulator_launch
+#pragma weak fusednorm_emulator_reset_launches
 
 namespace fusednorm::cost {
 namespace {
 
-/// The launches of a problem, valid until the emulator is asked for something else.
-std::vector<TracedLaunch> trace(const Problem& problem, const Device& device, std::string* error) {
+/// The launches, valid until the emulator is asked for something else.
+std::vector<TracedLaunch> trace(const std::function<std::string()>& launch, const Device& device,
+                                std::string* error) {
   std::vector<TracedLaunch> launches;
   *error = play(device);
   if (!error->empty()) return launches;
@@ -26,8 +28,8 @@ std::vector<TracedLaunch> trace(const Problem& problem, const Device& device, st
   const unsigned checks = fusednorm_emulator_checks();
   fusednorm_emulator_set_checks(0);
   fusednorm_emulator_set_trace(choose_cluster, nullptr);
-  PlanFacts ignored;
-  *error = run(problem, &ignored);
+  fusednorm_emulator_reset_launches();
+  *error = launch();
   fusednorm_emulator_set_trace(nullptr, nullptr);
   fusednorm_emulator_set_checks(checks);
   if (!error->empty()) return launches;
@@ -48,22 +50,28 @@ LaunchTime main_launch(const Prediction& prediction) {
 
 }  // namespace
 
-Modelled model(const Problem& problem, const Gpu& gpu) {
+Modelled model(const std::function<std::string()>& launch, const Gpu& gpu, bool with_unlimited) {
   Modelled out;
-  const auto launches = trace(problem, {gpu.architecture, gpu.multiprocessors}, &out.error);
+  const auto launches = trace(launch, {gpu.architecture, gpu.multiprocessors}, &out.error);
   if (!out.error.empty()) return out;
   out.timed = predict(gpu, launches);
-  out.unlimited = predict(gpu, launches, {true});
+  if (with_unlimited) out.unlimited = predict(gpu, launches, {true});
   for (const Prediction* prediction : {&out.timed, &out.unlimited})
-    for (const LaunchTime& launch : prediction->launches)
-      if (!launch.complete) out.error = "the replay of its traces does not come to an end";
+    for (const LaunchTime& one : prediction->launches)
+      if (!one.complete) out.error = "the replay of its traces does not come to an end";
   return out;
+}
+
+Modelled model(const Problem& problem, const Gpu& gpu) {
+  PlanFacts ignored;
+  return model([&] { return run(problem, &ignored); }, gpu, true);
 }
 
 std::string add_bytes_in_flight(const Problem& problem, const Device& device, Cost* cost) {
   std::string error;
   const Gpu& gpu = gpu_of_architecture(device.compute_capability);
-  const auto launches = trace(problem, device, &error);
+  PlanFacts ignored;
+  const auto launches = trace([&] { return run(problem, &ignored); }, device, &error);
   if (!error.empty()) return error;
   cost->bytes_in_flight = main_launch(predict(gpu, launches, {true})).bytes_in_flight;
   cost->bytes_in_flight_needed = needed_bytes_in_flight(gpu);

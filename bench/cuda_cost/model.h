@@ -2,6 +2,7 @@
 // Problems under the model of time.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@ struct Modelled {
   Prediction unlimited;
 };
 
-/// Traces `problem` on the emulated device as `gpu` would run it and replays that.
+/// Traces what `launch` does on the emulated device, played as `gpu`, and replays that. `launch`
+/// returns an error. Without `with_unlimited`, Modelled::unlimited stays empty.
+Modelled model(const std::function<std::string()>& launch, const Gpu& gpu, bool with_unlimited);
 Modelled model(const Problem& problem, const Gpu& gpu);
 
 /// Fills in the bytes that a multiprocessor of the device has in flight on average, in the launch

@@ -177,72 +177,76 @@ bool reads_memory(Kind kind) {
   return kind == Kind::GlobalLoad || kind == Kind::SharedLoad;
 }
 
-/// Keeps its place among its like: stores, copies, barriers, shuffles.
-bool is_ordered(Kind kind) {
-  return kind != Kind::Free && kind != Kind::Arithmetic && !reads_memory(kind);
+/// Stores, copies, barriers: no two of them change places, and no load passes them.
+bool keeps_place(Kind kind) {
+  return kind != Kind::Free && kind != Kind::Arithmetic && kind != Kind::Shuffle &&
+         !reads_memory(kind);
 }
 
-/// Which statements of one basic block must come before which.
-std::vector<std::vector<std::uint32_t>> dependences(const FusednormEmulatorTrace& trace,
-                                                    const std::vector<StatementCost>& costs,
-                                                    std::uint32_t begin, std::uint32_t end) {
-  std::vector<std::vector<std::uint32_t>> before(end - begin);
-  std::map<std::uint32_t, std::uint32_t> writer;
+/// What a statement of a basic block must come after: with the result, or in order only.
+struct Needs {
+  std::vector<std::uint32_t> results, order;
+};
+
+std::vector<Needs> needs_of(const FusednormEmulatorTrace& trace,
+                            const std::vector<StatementCost>& costs, std::uint32_t begin,
+                            std::uint32_t end) {
+  std::vector<Needs> all(end - begin);
+  std::map<std::uint32_t, std::uint32_t> writer;  // by register
   std::map<std::uint32_t, std::vector<std::uint32_t>> readers;
-  std::vector<std::uint32_t> loads;
+  std::vector<std::uint32_t> loads;  // since the last statement that keeps its place
   std::uint32_t last_ordered = end;
   for (std::uint32_t k = begin; k < end; ++k) {
     const FusednormEmulatorStatement& statement = trace.statements[k];
-    auto& needs = before[k - begin];
+    Needs& needs = all[k - begin];
     for (std::uint32_t r = 0; r < statement.reads; ++r) {
       const std::uint32_t reg = statement.registers[r];
       if (const auto found = writer.find(reg); found != writer.end())
-        needs.push_back(found->second);
+        needs.results.push_back(found->second);
       readers[reg].push_back(k);
     }
     for (std::uint32_t r = statement.reads; r < statement.reads + statement.writes; ++r) {
       const std::uint32_t reg = statement.registers[r];
       if (const auto found = writer.find(reg); found != writer.end())
-        needs.push_back(found->second);
+        needs.order.push_back(found->second);
       for (const std::uint32_t reader : readers[reg])
-        if (reader != k) needs.push_back(reader);
+        if (reader != k) needs.order.push_back(reader);
       readers[reg].clear();
       writer[reg] = k;
     }
     const Kind kind = costs[k].kind;
-    if (kind == Kind::Shuffle) {
-      // Ordered among themselves by the values they pass; free otherwise.
-    } else if (is_ordered(kind)) {
-      if (last_ordered != end) needs.push_back(last_ordered);
-      needs.insert(needs.end(), loads.begin(), loads.end());
+    if ((keeps_place(kind) || reads_memory(kind)) && last_ordered != end)
+      needs.order.push_back(last_ordered);
+    if (keeps_place(kind)) {
+      needs.order.insert(needs.order.end(), loads.begin(), loads.end());
       loads.clear();
       last_ordered = k;
     } else if (reads_memory(kind)) {
-      if (last_ordered != end) needs.push_back(last_ordered);
       loads.push_back(k);
     }
     if (statement.jumps)  // the last of its block
-      for (std::uint32_t other = begin; other < k; ++other) needs.push_back(other);
+      for (std::uint32_t other = begin; other < k; ++other) needs.order.push_back(other);
   }
-  return before;
+  return all;
 }
 
 /// Ranks of the statements of [begin, end): at each step the ready one with the longest way to go.
 void schedule_block(const FusednormEmulatorTrace& trace, const std::vector<StatementCost>& costs,
                     std::uint32_t begin, std::uint32_t end, std::vector<Place>& places) {
   const std::uint32_t count = end - begin;
-  const auto before = dependences(trace, costs, begin, end);
-  std::vector<std::vector<std::uint32_t>> after(count);
+  const std::vector<Needs> needs = needs_of(trace, costs, begin, end);
+  std::vector<std::vector<std::pair<std::uint32_t, double>>> after(count);  // and how much later
   std::vector<std::uint32_t> missing(count, 0);
-  for (std::uint32_t k = 0; k < count; ++k)
-    for (const std::uint32_t needed : before[k]) {
-      after[needed - begin].push_back(k);
-      ++missing[k];
-    }
+  for (std::uint32_t k = 0; k < count; ++k) {
+    for (const std::uint32_t other : needs[k].results)
+      after[other - begin].push_back({k, planned(costs[other])});
+    for (const std::uint32_t other : needs[k].order) after[other - begin].push_back({k, 0});
+    missing[k] = static_cast<std::uint32_t>(needs[k].results.size() + needs[k].order.size());
+  }
   std::vector<double> way(count, 0), ready(count, 0);
   for (std::uint32_t k = count; k-- > 0;) {
-    for (const std::uint32_t next : after[k]) way[k] = std::max(way[k], way[next]);
-    way[k] += planned(costs[begin + k]);
+    for (const auto& [next, later] : after[k]) way[k] = std::max(way[k], way[next] + later);
+    way[k] += costs[begin + k].slots;
   }
   std::vector<std::uint32_t> candidates;
   for (std::uint32_t k = 0; k < count; ++k)
@@ -258,11 +262,12 @@ void schedule_block(const FusednormEmulatorTrace& trace, const std::vector<State
     const std::uint32_t chosen = *best;
     candidates.erase(best);
     places[begin + chosen] = {rank, begin};
-    now = std::max(now, ready[chosen]) + costs[begin + chosen].slots;
-    for (const std::uint32_t next : after[chosen]) {
-      ready[next] = std::max(ready[next], now + planned(costs[begin + chosen]));
+    now = std::max(now, ready[chosen]);
+    for (const auto& [next, later] : after[chosen]) {
+      ready[next] = std::max(ready[next], now + std::max(later, costs[begin + chosen].slots));
       if (--missing[next] == 0) candidates.push_back(next);
     }
+    now += costs[begin + chosen].slots;
   }
 }
 

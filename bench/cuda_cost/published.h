@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model of time beside what is published for kernels of the same structure.
+#pragma once
+
+namespace fusednorm::cost {
+
+/// Prints predicted beside published, share of the peak bandwidth, and beside cycles of a
+/// cycle-level simulation; returns the exit code.
+int print_published();
+
+}  // namespace fusednorm::cost
