@@ -1,33 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the figures are from:
-//   multiprocessors, bandwidth, L2 bytes   NVIDIA's data sheets and whitepapers (SXM parts for A100
-//                                          80 GB, H100 and B200)
-//   clock                                  boost clock of the data sheet; H100 and B200 as they run
-//                                          under load
-//   lanes                                  CUDA programming guide, "Throughput of native arithmetic
-//                                          instructions"
-//   L1, L2, shared, remote, DRAM latency   A100, H100, RTX 4090: microbenchmarks of
-//   arXiv:2402.13499
-//                                          and 2501.12084 (L1 38-43, shared 29-30, L2 261-273, DRAM
-//                                          466-542 cycles, SM to SM 180). B200: chipsandcheese.com
-//                                          (L1 39 cycles, L2 150 ns in its half). RTX 5090: taken
-//                                          to be as RTX 4090
-//   DRAM latency of large arrays           the microbenchmarks plus a miss of the TLB and the way
-//   to
-//                                          the far half of the L2: estimated
-//   loaded latency                         estimated: what the bytes in flight of shared/gpu.md
-//   need copy share                             what copies and STREAM reach where they are
-//   published, and
-//                                          what the fastest published norms do not exceed:
+// Where the figures are from. "Estimated" is a guess of ours that nobody has measured.
+//   multiprocessors, bandwidth, L2 bytes   NVIDIA's data sheets (SXM parts of A100 80 GB, H100,
+//   B200) clock                                  boost clocks of the data sheets; B200: 1.85 GHz,
+//   estimated lanes                                  CUDA programming guide, "Arithmetic
+//   Instructions" L1, L2, shared, remote latency         A100, H100, RTX 4090: the microbenchmarks
+//   of
+//                                          arXiv:2402.13499 and arXiv:2501.12084 (L1 38 to 43,
+//                                          shared 29 to 30, L2 261 to 273 cycles, SM to SM 180),
+//                                          cited from memory. B200: chipsandcheese.com (L1 39
+//                                          cycles, L2 150 ns in its half). RTX 5090: as RTX 4090,
 //                                          estimated
-//   L2 bandwidth                           estimated: 64 bytes a cycle a multiprocessor, cut to
-//   what
-//                                          is published for A100 and H100
+//   DRAM latency                           the same papers' 466 to 542 cycles, and a hundred or two
+//   ns
+//                                          for the TLB and the far half of the L2: estimated
+//   loaded latency                         estimated; 14 KB in flight on A100, 20 on H100, 42 on
+//   B200 copy share                             estimated: no published norm of large arrays
+//   exceeds it by
+//                                          much
+//   L2 bandwidth                           estimated: below 64 bytes a cycle a multiprocessor
 //   launch, gap                            estimated
-//   half V100                              the configuration of the simulator: GPGPU-Sim's QV100
-//   with
-//                                          half the multiprocessors and channels; latency as
-//                                          simulated
+//   half V100                              the simulator's configuration (GPGPU-Sim's QV100 with
+//   half
+//                                          of the multiprocessors and channels), latency as it
+//                                          simulates it; the share of peak that its best norm
+//                                          draws; its L2 starts clean
 #include "devices.h"
 
 namespace fusednorm::cost {
@@ -47,8 +43,8 @@ const Gpu gpus[gpu_count] = {
      30,         190, 96e6, 7.0e12, 128,      128,  2,   1.0, 1.2, 0},
 };
 
-const Gpu half_v100 = {"half V100", 75, 40,  1e9,     384e9, 1.0, 440, 440, 190, 28,
-                       25,          0,  3e6, 1.28e12, 64,    64,  32,  0,   0,   3e6};
+const Gpu half_v100 = {"half V100", 75, 40,  1e9,     384e9, 0.88, 440, 440, 190, 28,
+                       25,          0,  3e6, 1.28e12, 64,    64,   32,  0,   0,   3e6};
 
 const Gpu& gpu_of_architecture(int architecture) {
   for (const Gpu& gpu : gpus)

@@ -45,6 +45,10 @@ struct Prediction {
   const char* bound = "";  ///< what keeps the longest launch from being faster
 };
 
+/// One launch by itself.
+LaunchTime replay(const Gpu& gpu, const TracedLaunch& launch, const Prepared& prepared,
+                  MemoryOptions memory);
+
 /// Replays launches that follow each other in one stream, caches cold.
 Prediction predict(const Gpu& gpu, const std::vector<TracedLaunch>& launches,
                    MemoryOptions memory = {});

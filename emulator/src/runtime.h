@@ -161,6 +161,10 @@ int blocks_per_multiprocessor(const Device& device, const Program& program, int 
                               size_t dynamic_shared);
 // Clusters of so many blocks that the device holds at once, each in one GPC.
 uint32_t resident_clusters(const Device& device, int blocks_per_multiprocessor, int cluster_blocks);
+// What is known of a launch before it runs.
+FusednormEmulatorLaunch shape_of(const Launch& launch);
+// Adds it to Runtime::launches when it is over.
+void record(Runtime& runtime, const Launch& launch);
 bool device_preset(int major, int minor, FusednormEmulatorDevice& out);
 
 }  // namespace fusednorm::emulator

@@ -78,14 +78,14 @@ class Program {
   FusednormEmulatorArray array_{0, 1ull << 40};
 };
 
-LaunchTime replay(const Gpu& gpu, const TracedLaunch& launch) {
+LaunchTime alone(const Gpu& gpu, const TracedLaunch& launch) {
   const LaunchTime time = predict(gpu, {launch}).launches[0];
   EXPECT_TRUE(time.complete);
   return time;
 }
 
 double cycles(const Gpu& gpu, const TracedLaunch& launch) {
-  return replay(gpu, launch).seconds * gpu.clock;
+  return alone(gpu, launch).seconds * gpu.clock;
 }
 
 class TimeModel : public testing::TestWithParam<int> {
@@ -117,7 +117,7 @@ TracedLaunch copy(Program& program, const Gpu& gpu, int ahead, int rounds, std::
 TEST_P(TimeModel, CopyReachesTheLimitOfMemory) {
   Program program;
   const TracedLaunch launch = copy(program, gpu, 4, 100, 4 * sms, 8, 4);
-  const LaunchTime time = replay(gpu, launch);
+  const LaunchTime time = alone(gpu, launch);
   const double bytes = 4.0 * sms * 8 * 100 * 4 * 2 * 512;
   const double least = bytes / (gpu.bandwidth * gpu.copy_share);
   EXPECT_NEAR(time.dram_bytes, bytes, 1);
@@ -131,7 +131,7 @@ TEST_P(TimeModel, FewerBytesInFlightAreSlower) {
   double before = 0;
   for (const int ahead : {8, 4, 2, 1}) {  // the same bytes in all
     Program program;
-    const double time = replay(gpu, copy(program, gpu, ahead, 64 / ahead, sms, 4, 1)).seconds;
+    const double time = alone(gpu, copy(program, gpu, ahead, 64 / ahead, sms, 4, 1)).seconds;
     EXPECT_GT(time, before * (1 - 1e-9)) << ahead;
     before = time;
   }
@@ -268,6 +268,19 @@ TEST_P(TimeModel, LaunchesCost) {
   EXPECT_NEAR(two, 2 * one + (gpu.gap_us - gpu.launch_us) * 1e-6, 1e-12);
   launch.launch.programmatic = 1;
   EXPECT_LT(predict(gpu, {launch, launch}).seconds, two);
+}
+
+TEST_P(TimeModel, SmallArraysOfTheLaunchBeforeAreInTheL2) {
+  const auto second = [&](double bytes) {
+    Program program;
+    TracedLaunch launch = copy(program, gpu, 1, 50, sms, 1, 1);
+    const FusednormEmulatorArray array{0, static_cast<std::uint64_t>(bytes)};
+    launch.trace.arrays = &array;
+    return predict(gpu, {launch, launch}).launches;
+  };
+  const auto small = second(0.05 * gpu.l2_bytes), large = second(4 * gpu.l2_bytes);
+  EXPECT_LT(small[1].seconds, small[0].seconds);
+  EXPECT_DOUBLE_EQ(large[1].seconds, large[0].seconds);
 }
 
 TEST(Statements, LoadsAreScheduledBeforeTheirUses) {

@@ -25,6 +25,7 @@ std::string launch_copy(const Shape& shape, int multiprocessors);
 std::string launch_welford_forward(const Shape& shape, int multiprocessors);
 std::string launch_registers_forward(const Shape& shape, int multiprocessors);
 std::string launch_two_pass_backward(const Shape& shape, int multiprocessors);
+std::string launch_split_backward(const Shape& shape, int multiprocessors);
 
 inline constexpr Subject subjects[] = {
     {"copy", "a thread copies four 16-byte vectors", 2, launch_copy},
@@ -36,6 +37,8 @@ inline constexpr Subject subjects[] = {
      launch_registers_forward},
     {"two-pass backward", "dx: a block a row, x and dy read twice; dgamma, dbeta: a second launch",
      3, launch_two_pass_backward},
+    {"split backward", "the same, with the rows of the second launch shared out, and a third", 3,
+     launch_split_backward},
 };
 
 }  // namespace fusednorm::cost
