@@ -29,7 +29,7 @@ const char* usage =
     "on the one given; exit 1 if so\n"
     "  --model                only predict times on real devices, from traces: see "
     "docs/cost-model.md\n"
-    "  --published            only hold the model against what is published for kernels of known "
+    "  --published[=NAME]     only hold the model against what is published for kernels of known "
     "structure\n"
     "  --json FILE            also write the figures there\n"
     "  --check FILE           compare with recorded figures; exit 1 where one is worse\n"
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   Device device;
   bool ptxas = false, spills = false, timed = false, held = false;
   std::vector<int> assembled(std::begin(architectures), std::end(architectures));
-  std::string json, check, record;
+  std::string json, check, record, subject;
   std::vector<Problem> problems;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
@@ -73,8 +73,8 @@ int main(int argc, char** argv) {
       spills = true;
     else if (option == "--model")
       timed = true;
-    else if (option == "--published")
-      held = true;
+    else if (option.rfind("--published", 0) == 0 && (option.size() == 11 || option[11] == '='))
+      held = true, subject = option.size() > 12 ? option.substr(12) : "";
     else if (option == "--json")
       json = value();
     else if (option == "--check")
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   }
   if (spills) return check_spills(assembled);
   if (problems.empty()) problems = recorded_problems();
-  if (held) return print_published();
+  if (held) return print_published(subject);
   if (timed) return print_model(problems);
   std::printf(
       "sm_%d, %d multiprocessors. Instructions and slots an element; bytes and L2 reads over the "

@@ -78,10 +78,14 @@ double share_of(const Subject& subject, const Shape& shape, const Gpu& gpu, std:
 
 }  // namespace
 
-int print_published() {
+int print_published(const std::string& name) {
   std::printf("| structure | device | published, %% of peak | by | predicted, %% | bound by |");
   std::printf("\n|---|---|---|---|---|---|\n");
+  const auto wanted = [&](const char* subject) {
+    return std::string(subject).find(name) != std::string::npos;
+  };
   for (const Published& line : published) {
+    if (!wanted(line.subject)) continue;
     const Subject& subject = subject_of(line.subject);
     double low = 1e9, high = 0;
     std::string bounds;
@@ -104,6 +108,7 @@ int print_published() {
   std::printf("\n| structure | shape, f32 | simulated cycles | by | predicted | ratio |\n");
   std::printf("|---|---|---|---|---|---|\n");
   for (const Simulated& line : simulated) {
+    if (!wanted(line.subject)) continue;
     const Modelled modelled = model_subject(subject_of(line.subject), line.shape, half_v100);
     if (!modelled.error.empty()) {
       std::printf("| %s | | | | %s | |\n", line.subject, modelled.error.c_str());

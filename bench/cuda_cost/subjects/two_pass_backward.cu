@@ -61,12 +61,14 @@ __global__ void __launch_bounds__(strip* lines)
     float d[batch], v[batch], m[batch], r[batch];
 #pragma unroll
     for (int k = 0; k < batch; ++k) {
-      const bool exists = row + k < rows;
-      const long long at = static_cast<long long>(row + k) * cols + column;
-      d[k] = exists ? widen(dy[at]) : 0;
-      v[k] = exists ? widen(x[at]) : 0;
-      m[k] = exists ? mean[row + k] : 0;
-      r[k] = exists ? rstd[row + k] : 0;
+      // No branch around a load, so that all of a batch are asked for before the first is used.
+      const int there = min(row + k, rows - 1);
+      const long long at = static_cast<long long>(there) * cols + column;
+      d[k] = widen(dy[at]);
+      v[k] = widen(x[at]);
+      m[k] = mean[there];
+      r[k] = rstd[there];
+      if (row + k >= rows) d[k] = 0;
     }
 #pragma unroll
     for (int k = 0; k < batch; ++k) {
