@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "devices.h"
 #include "resources.h"
 
 namespace fusednorm::cost {
@@ -22,7 +23,7 @@ void print_bounds(const Row& row) {
     const double memory = cost.dram_bytes / gpu.bandwidth;
     const double issue =
         cost.warp_instructions / (issues_per_cycle * gpu.multiprocessors * gpu.clock);
-    const double needed = gpu.bandwidth / gpu.multiprocessors * gpu.latency;
+    const double needed = needed_bytes_in_flight(gpu);
     const double in_flight = found.empty()
                                  ? 0
                                  : static_cast<double>(resident_blocks(

@@ -2,45 +2,13 @@
 // Counts what a problem costs on an emulated device.
 #include "count.h"
 
-#include "../device_array.h"
-#include "fusednorm/cuda.h"
 #include "fusednorm_emulator.h"
 #include "problems/minimal_bytes.h"
 
-#pragma weak fusednorm_emulator_set_devices
-#pragma weak fusednorm_emulator_device_preset
 #pragma weak fusednorm_emulator_launch_count
 #pragma weak fusednorm_emulator_launch
-#pragma weak fusednorm_emulator_reset_launches
-#pragma weak fusednorm_emulator_last_report
 
 namespace fusednorm::cost {
-namespace {
-
-Status run(const Problem& problem, const cuda::Device& device, Cost* cost) {
-  const bench::DeviceArrays arrays(problem);
-  if (!arrays.exist()) return Status::device_error("not enough device memory");
-  const auto finish = [&](const auto& plan, const auto& buffers) -> Status {
-    if (!plan) return plan.status();
-    cost->explanation = cuda::explain(*plan);
-    const int inputs = problem.is_forward() ? 1 : 2;
-    cost->load_bytes_per_thread = plan->launch.vectors_per_thread * 16 * inputs;
-    const bench::DeviceArray workspace(static_cast<std::int64_t>(plan->workspace_bytes) / 2 + 1,
-                                       DType::f16, 0);
-    fusednorm_emulator_reset_launches();
-    if (auto status = cuda::run(*plan, buffers, {workspace.data(), plan->workspace_bytes}, nullptr);
-        !status)
-      return status;
-    const cudaError_t error = cudaDeviceSynchronize();
-    return error == cudaSuccess ? Status() : Status::device_error(cudaGetErrorString(error));
-  };
-  if (problem.is_forward())
-    return finish(cuda::plan(forward_problem(problem), device), arrays.forward(problem));
-  return finish(cuda::plan(backward_problem(problem), device), arrays.backward(problem));
-}
-
-}  // namespace
-
 std::string refusal(const Problem& problem) {
   if (problem.rows < 1 || problem.cols < 1) {
     return "expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
@@ -53,20 +21,12 @@ std::string refusal(const Problem& problem) {
 
 Cost count(const Problem& problem, const Device& device) {
   Cost cost;
-  if (fusednorm_emulator_set_devices == nullptr) {
-    cost.error = "counting needs the emulated device: put its libcudart on LD_LIBRARY_PATH";
-    return cost;
-  }
-  FusednormEmulatorDevice played;
-  fusednorm_emulator_device_preset(device.compute_capability / 10, device.compute_capability % 10,
-                                   &played);
-  played.multiprocessors = device.multiprocessors;
-  fusednorm_emulator_set_devices(1, &played);
-  const auto queried = cuda::query(0);
-  if (!queried) return cost.error = queried.status().message(), cost;
-  if (auto status = run(problem, *queried, &cost); !status) {
-    return cost.error = status.message() + "\n" + fusednorm_emulator_last_report(), cost;
-  }
+  cost.error = play(device);
+  PlanFacts facts;
+  if (cost.error.empty()) cost.error = run(problem, &facts);
+  if (!cost.error.empty()) return cost;
+  cost.explanation = facts.explanation;
+  cost.load_bytes_per_thread = facts.load_bytes_per_thread;
 
   double loads = 0, requests = 0, sectors = 0, wavefronts = 0, ideal = 0, barriers = 0,
          shuffles = 0;

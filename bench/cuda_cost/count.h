@@ -6,16 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "problems/problem.h"
+#include "emulated_run.h"
 
 namespace fusednorm::cost {
-
-using problems::Problem;
-
-struct Device {
-  int compute_capability = 90;
-  int multiprocessors = 132;
-};
 
 struct Cost {
   std::string error;  ///< empty when counted
@@ -37,6 +30,10 @@ struct Cost {
   double dram_bytes = 0;
   double warp_instructions = 0;
   int load_bytes_per_thread = 0;  ///< issued before the first is used
+  /// The rest is bytes_in_flight's of model.h, 0 before it was asked.
+  double bytes_in_flight = 0;         ///< a multiprocessor, on average while rows are left to load
+  double bytes_in_flight_needed = 0;  ///< by Little's law, on the device of that architecture
+  double in_flight_over_needed = 0;
 };
 
 /// Empty, or an error that names a word of `problem` that is not counted.

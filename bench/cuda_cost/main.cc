@@ -8,6 +8,8 @@
 
 #include "bounds.h"
 #include "count.h"
+#include "model.h"
+#include "published.h"
 #include "recorded.h"
 #include "resources.h"
 
@@ -25,16 +27,22 @@ const char* usage =
     "ptxas\n"
     "  --spills               only ask ptxas whether any kernel spills, on every architecture or "
     "on the one given; exit 1 if so\n"
+    "  --model                only predict times on real devices, from traces: see "
+    "docs/cost-model.md\n"
+    "  --published[=NAME]     only hold the model against what is published for kernels of known "
+    "structure\n"
     "  --json FILE            also write the figures there\n"
     "  --check FILE           compare with recorded figures; exit 1 where one is worse\n"
     "  --record FILE          write the figures as the recorded ones\n";
 
 void print(const Problem& problem, const Cost& cost) {
-  std::printf("%-28s %2d %6lld x %-4d %8.2f %8.2f %7.3f %7.3f %8.2f %8.3f %8.2f %8.2f\n",
-              to_string(problem).c_str(), cost.launches, static_cast<long long>(cost.blocks),
-              cost.threads_per_block, cost.instructions, cost.issue_slots,
-              cost.dram_bytes_over_minimum, cost.l2_reads_over_minimum, cost.sectors_per_request,
-              cost.shared_conflicts, cost.barriers_per_row, cost.shuffles_per_row);
+  std::printf(
+      "%-28s %2d %6lld x %-4d %8.2f %8.2f %7.3f %7.3f %8.2f %8.3f %8.2f %8.2f %6.1f %6.2f\n",
+      to_string(problem).c_str(), cost.launches, static_cast<long long>(cost.blocks),
+      cost.threads_per_block, cost.instructions, cost.issue_slots, cost.dram_bytes_over_minimum,
+      cost.l2_reads_over_minimum, cost.sectors_per_request, cost.shared_conflicts,
+      cost.barriers_per_row, cost.shuffles_per_row, cost.bytes_in_flight / 1024,
+      cost.in_flight_over_needed);
 }
 
 int fail(const std::string& mistake) {
@@ -46,9 +54,9 @@ int fail(const std::string& mistake) {
 
 int main(int argc, char** argv) {
   Device device;
-  bool ptxas = false, spills = false;
+  bool ptxas = false, spills = false, timed = false, held = false;
   std::vector<int> assembled(std::begin(architectures), std::end(architectures));
-  std::string json, check, record;
+  std::string json, check, record, subject;
   std::vector<Problem> problems;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
@@ -63,6 +71,10 @@ int main(int argc, char** argv) {
       ptxas = true;
     else if (option == "--spills")
       spills = true;
+    else if (option == "--model")
+      timed = true;
+    else if (option.rfind("--published", 0) == 0 && (option.size() == 11 || option[11] == '='))
+      held = true, subject = option.size() > 12 ? option.substr(12) : "";
     else if (option == "--json")
       json = value();
     else if (option == "--check")
@@ -83,12 +95,17 @@ int main(int argc, char** argv) {
   }
   if (spills) return check_spills(assembled);
   if (problems.empty()) problems = recorded_problems();
+  if (held) return print_published(subject);
+  if (timed) return print_model(problems);
   std::printf(
       "sm_%d, %d multiprocessors. Instructions and slots an element; bytes and L2 reads over the "
-      "minimum.\n",
+      "minimum; KB of loads in flight\na multiprocessor on average, and over what Little's law "
+      "asks "
+      "for on the real device of that architecture.\n",
       device.compute_capability, device.multiprocessors);
-  std::printf("%-28s %2s %13s %8s %8s %7s %7s %8s %8s %8s %8s\n", "problem", "n", "blocks", "instr",
-              "slots", "bytes", "L2", "sec/req", "conflict", "bar/row", "shfl/row");
+  std::printf("%-28s %2s %13s %8s %8s %7s %7s %8s %8s %8s %8s %6s %6s\n", "problem", "n", "blocks",
+              "instr", "slots", "bytes", "L2", "sec/req", "conflict", "bar/row", "shfl/row",
+              "flight", "Little");
   std::vector<Row> rows;
   for (const Problem& problem : problems) {
     rows.push_back({problem, count(problem, device)});
@@ -97,7 +114,12 @@ int main(int argc, char** argv) {
                    rows.back().cost.error.c_str());
       return 1;
     }
-    print(problem, rows.back().cost);
+  }
+  // After the counting: which addresses arrays have is part of what is recorded.
+  for (Row& row : rows) {
+    const std::string error = add_bytes_in_flight(row.problem, device, &row.cost);
+    if (!error.empty()) return fail(to_string(row.problem) + ": " + error);
+    print(row.problem, row.cost);
   }
   if (ptxas) {
     for (const Row& row : rows) print_resources(row);

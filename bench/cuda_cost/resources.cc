@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
 
 namespace fusednorm::cost {
@@ -100,6 +101,23 @@ std::vector<std::pair<std::string, Resources>> assemble(const std::string& name,
   }
   std::remove(path);
   return result;
+}
+
+int registers_of(const std::string& name, int architecture) {
+  static std::map<std::pair<std::string, int>, int> known;
+  const auto [found, added] = known.emplace(std::make_pair(name, architecture), 0);
+  std::string error;
+  if (added) {
+    const auto kernels = assemble(name, architecture, &error);
+    if (!kernels.empty())
+      found->second = kernels[0].second.registers;
+    else
+      std::fprintf(stderr,
+                   "fusednorm-cuda-cost: no registers of %s for sm_%d, so occupancy is by threads "
+                   "and shared memory alone: %s\n",
+                   name.c_str(), architecture, error.c_str());
+  }
+  return found->second;
 }
 
 int resident_blocks(const Resources& resources, int threads, int architecture) {

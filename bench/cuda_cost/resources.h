@@ -23,6 +23,9 @@ struct Resources {
 std::vector<std::pair<std::string, Resources>> assemble(const std::string& name, int architecture,
                                                         std::string* error);
 
+/// Registers a thread of kernel `name`; 0 when ptxas cannot be run. Asked of ptxas once.
+int registers_of(const std::string& name, int architecture);
+
 /// Blocks of `threads` threads that a multiprocessor holds, by registers and threads.
 int resident_blocks(const Resources& resources, int threads, int architecture);
 

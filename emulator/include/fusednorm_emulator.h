@@ -64,6 +64,14 @@ void fusednorm_emulator_set_host_threads(unsigned threads);
 enum { FUSEDNORM_EMULATOR_LOAD_LATENCY = 600 };
 void fusednorm_emulator_set_load_latency(unsigned cycles);
 
+/* Registers a thread of a kernel (mangled name) on a device of compute capability major * 10 +
+ * minor, as ptxas gives them: PTX does not know. Asked once when a kernel is first launched or
+ * asked about on a device; 0: unknown, and then only .maxnreg limits how many blocks a
+ * multiprocessor holds. The function must not call the runtime or the emulator. Null takes it back.
+ */
+typedef int (*FusednormEmulatorRegisters)(const char* kernel, int capability, void* context);
+void fusednorm_emulator_set_registers(FusednormEmulatorRegisters registers, void* context);
+
 /* What one launch cost. Sums over all its warps. */
 typedef struct FusednormEmulatorLaunch {
   char kernel[256]; /* mangled name, cut to fit */
@@ -71,8 +79,9 @@ typedef struct FusednormEmulatorLaunch {
   uint32_t grid[3], block[3], cluster[3];
   uint32_t dynamic_shared_bytes, static_shared_bytes;
   int cooperative;
-  int failed; /* stopped by a fault: the counters are incomplete */
-  /* What the device holds at once: blocks a multiprocessor (by threads, shared memory, .maxnreg),
+  int programmatic; /* a programmatic dependent launch */
+  int failed;       /* stopped by a fault: the counters are incomplete */
+  /* What the device holds at once: blocks a multiprocessor (by threads, shared memory, registers),
    * clusters in all (by its GPCs; clusters of one block where there are none), and how often it
    * must be filled for the whole grid: clusters of the grid / resident_clusters, rounded up. */
   uint32_t resident_blocks, resident_clusters, waves;
@@ -129,6 +138,69 @@ typedef struct FusednormEmulatorLaunch {
   double average_bytes_in_flight;
   uint64_t peak_bytes_in_flight;
 } FusednormEmulatorLaunch;
+
+/* Traces: what the warps of chosen clusters execute, in the order of each warp. (A launch without
+ * clusters has clusters of one block.)
+ *
+ * Warps wait for each other by signals: one phase of a barrier, of the block, the cluster or an
+ * mbarrier, is one signal. It is given when every step that arrives at it has; the step of an
+ * asynchronous copy arrives when its data has. */
+enum { FUSEDNORM_EMULATOR_NO_TARGET = 0xffffffffu };
+
+typedef struct FusednormEmulatorStatement {
+  const char* text; /* the opcode with its modifiers: "ld.global.v4.f32" */
+  uint32_t weight;  /* as in warp_instructions */
+  uint32_t target;  /* of a branch: the statement it goes to, or FUSEDNORM_EMULATOR_NO_TARGET */
+  int jumps;        /* a branch, a call or an exit: the next statement may be another one */
+  uint32_t reads, writes;    /* registers, predicates and the guard included */
+  const uint32_t* registers; /* numbers: those it reads, then those it writes */
+} FusednormEmulatorStatement;
+
+typedef struct FusednormEmulatorStep {
+  uint32_t statement;
+  uint32_t lanes; /* that execute it: 0 under a false guard */
+  /* Global memory: sectors asked for, those a first-level cache would not have had, those that no
+   * warp of the launch had touched before, and the array they are in (the last, if in several). */
+  uint32_t sectors, l2_sectors, new_sectors, array;
+  uint32_t wavefronts;     /* of shared memory */
+  uint32_t arrives, waits; /* signals, 0: none */
+  uint32_t value;          /* of a wait for groups of copies: how many may be left */
+  uint8_t remote;          /* shared memory of another block of the cluster */
+  uint8_t continues;       /* the step before it goes on: its lanes arrive at another signal */
+} FusednormEmulatorStep;
+
+typedef struct FusednormEmulatorTracedWarp {
+  uint64_t cluster, block; /* linear numbers */
+  uint32_t rank, warp;     /* of the block in the cluster, of the warp in the block */
+  size_t step_count;
+  const FusednormEmulatorStep* steps;
+} FusednormEmulatorTracedWarp;
+
+typedef struct FusednormEmulatorArray {
+  uint64_t address, bytes; /* of an allocation */
+} FusednormEmulatorArray;
+
+typedef struct FusednormEmulatorTrace {
+  size_t statement_count, warp_count, array_count;
+  uint32_t register_count, signal_count; /* signals are 1 ... signal_count */
+  const FusednormEmulatorStatement* statements;
+  const FusednormEmulatorTracedWarp* warps;
+  const FusednormEmulatorArray* arrays;
+} FusednormEmulatorTrace;
+
+enum {
+  FUSEDNORM_EMULATOR_RUN = 0, /* the cluster runs, untraced */
+  FUSEDNORM_EMULATOR_TRACE = 1 /* it runs and is traced */,
+  FUSEDNORM_EMULATOR_SKIP = 2 /* it does not run: results are wrong, but traces are soon made */
+};
+/* Asked for each cluster of each launch from now on; `launch` has its shape and what is resident,
+ * no counters. Launches are traced on one host thread. Null ends it. */
+typedef int (*FusednormEmulatorChoice)(const FusednormEmulatorLaunch* launch, uint64_t cluster,
+                                       void* context);
+void fusednorm_emulator_set_trace(FusednormEmulatorChoice choice, void* context);
+/* The trace of a launch, by the index of fusednorm_emulator_launch. Returns 0, or -1 if there is
+ * none. Valid until the launches are reset. */
+int fusednorm_emulator_trace(size_t index, FusednormEmulatorTrace* out);
 
 /* Launches since the start or the last reset. */
 size_t fusednorm_emulator_launch_count(void);

@@ -21,6 +21,8 @@ constexpr int64_t kMostBytes = (1 << 20) - 1;  // that an mbarrier can be told t
 void complete_phase_if_done(Mbarrier& barrier) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
   ++barrier.phase;
+  barrier.given = barrier.signal;
+  barrier.signal = 0;
   barrier.pending = barrier.expected;
   barrier.completed.join(barrier.left);
   barrier.left.clear();

@@ -33,6 +33,7 @@ struct Mbarrier {
   // For the count of loads in flight: when the last arrival or copy came, and whose loads end then.
   uint64_t latest = 0;
   std::vector<std::pair<Warp*, uint64_t>> loads;
+  uint32_t signal = 0, given = 0;  // of a trace: the phase that is collected, the one before it
 };
 
 struct AsyncCopy {

@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "memory_access.h"
 #include "race_checker.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
@@ -205,6 +206,11 @@ void Block::start(Cluster& owner, uint64_t linear_index, uint32_t rank_, Counter
     w.copies.clear();
     std::memset(w.copy_groups, 0, sizeof w.copy_groups);
     std::memset(w.bulk_groups, 0, sizeof w.bulk_groups);
+    w.trace = nullptr;
+    if (owner.traced) {
+      Trace& trace = *launch->trace;
+      w.trace = &trace.warps.emplace_back(trace, owner.number, linear, rank, k);
+    }
     w.snapshot_pc = kNone;
     w.spinning = false;
     w.next_spin_check = w.spin_interval = 1024;
@@ -285,6 +291,10 @@ void Block::arrive(Warp& w, Group& group, const Instruction& i, bool wait) {
   }
   leave_knowledge(w, group.mask, barrier.left);
   barrier.latest = std::max(barrier.latest, w.loads.clock());
+  if (w.trace) {
+    w.trace->arrive(barrier.signal);
+    if (wait) w.trace->wait(barrier.signal);
+  }
   ++w.counters->block_barriers;
   if (wait) {
     group.state = Group::State::AtBarrier;
@@ -335,6 +345,7 @@ void Block::release_if_complete(uint32_t id) {
     }
   }
   barrier.arrived = 0;
+  barrier.signal = 0;
 }
 
 void Block::count_loads(Warp& w) {

@@ -25,6 +25,7 @@ struct Barrier {
   uint32_t predicate_count = 0, predicate_lanes = 0;
   Knowledge left;       // by the warps that have arrived
   uint64_t latest = 0;  // of their LoadsInFlight::clock()
+  uint32_t signal = 0;  // of a trace
   const Instruction* first = nullptr;
 };
 
@@ -76,12 +77,15 @@ struct Cluster {
   std::map<uint32_t, Flag> flags;  // in shared memory: by rank + 1 and address
   AsyncCopies async;
   uint64_t latest = 0, completed_latest = 0;  // of LoadsInFlight::clock() at the barrier
+  uint32_t signal = 0;                        // of a trace
   Warp* running = nullptr;
   std::unique_ptr<std::mt19937_64> random;
   bool stalled = false;
   uint64_t stalled_at_stores = 0;
+  bool traced = false;
 
-  void start(Launch& launch, uint64_t index, Counters& counters, std::atomic<uint64_t>& stores);
+  void start(Launch& launch, uint64_t index, Counters& counters, std::atomic<uint64_t>& stores,
+             bool trace);
   // Runs until finished or nothing can go on; true when finished.
   bool run(uint64_t rounds);
   bool finished() const;

@@ -7,11 +7,13 @@
 #include "launch.h"
 #include "memory_access.h"
 #include "race_checker.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
 void Cluster::start(Launch& owner, uint64_t index, Counters& counters,
-                    std::atomic<uint64_t>& stores) {
+                    std::atomic<uint64_t>& stores, bool trace) {
+  traced = trace;
   launch = &owner;
   number = index;
   const uint32_t count = owner.cluster_blocks();
@@ -20,6 +22,7 @@ void Cluster::start(Launch& owner, uint64_t index, Counters& counters,
   left.clear();
   flags.clear();
   latest = completed_latest = 0;
+  signal = 0;
   stalled = false;
   total_lanes = owner.threads() * count;
   if (owner.seed) random.reset(new std::mt19937_64(owner.seed * 0x9e3779b97f4a7c15ull + index));
@@ -78,6 +81,7 @@ void Cluster::cluster_arrive(Warp& w, uint32_t lanes, bool relaxed) {
   arrived += static_cast<uint32_t>(__builtin_popcount(lanes));
   ++w.counters->cluster_barriers;
   latest = std::max(latest, w.loads.clock());
+  if (w.trace) w.cluster_signal = w.trace->arrive(signal);
   if (!relaxed) leave_knowledge(w, lanes, left);
   complete_cluster_barrier();
 }
@@ -86,6 +90,7 @@ bool Cluster::complete_cluster_barrier() {
   if (arrived < total_lanes || arrived == 0) return false;
   ++phase;
   arrived = 0;
+  signal = 0;
   completed = left;
   completed.cluster_started = true;
   left.clear();

@@ -200,6 +200,7 @@ void Decoder::decode_statement(const Statement& statement) {
     } else {
       out.flow = Flow::Exit;
     }
+    list_operands(statement, out);
     program_.code.push_back(std::move(out));
     return;
   }
@@ -208,6 +209,7 @@ void Decoder::decode_statement(const Statement& statement) {
   found->second(*this, form, out);
   if (!form.all_taken()) form.unsupported("this combination of modifiers");
   list_registers(statement, out);
+  list_operands(statement, out);
   program_.code.push_back(std::move(out));
 }
 
@@ -267,6 +269,7 @@ void Decoder::decode_branch(const Statement& statement, Instruction& out) {
       out.table.push_back(0);
     }
   }
+  list_operands(statement, out);
   program_.code.push_back(std::move(out));
 }
 

@@ -68,6 +68,7 @@ class Decoder {
                        int depth);
   void decode_statement(const Statement& statement);
   void list_registers(const Statement& statement, Instruction& out);
+  void list_operands(const Statement& statement, Instruction& out);
   void decode_call(const Statement& statement, Instruction& out);
   void decode_branch(const Statement& statement, Instruction& out);
   bool builtin_call(const std::string& name, const std::vector<std::string>& arguments,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands of statements as offsets into the register file: registers, constants, special
 // registers, addresses.
+#include <algorithm>
+#include <set>
+
 #include "address_space.h"
 #include "decoder.h"
 
@@ -253,6 +256,47 @@ uint32_t Decoder::special(const std::string& name, int bytes) {
   program_.specials.push_back({found->second, offset, static_cast<uint8_t>(bytes)});
   specials_[key] = offset;
   return offset;
+}
+
+// Every register of a statement, for traces. A statement under a guard keeps its destination where
+// that is false: it reads it too.
+void Decoder::list_operands(const Statement& statement, Instruction& out) {
+  static const std::set<std::string> without_result = {
+      "st",   "red",   "bar", "barrier", "bra",  "brx",      "exit",           "ret",
+      "trap", "fence", "cp",  "membar",  "call", "prefetch", "griddepcontrol", "nanosleep"};
+  const std::string& opcode = statement.opcode[0];
+  const auto has = [&](const char* word) {
+    return std::find(statement.opcode.begin(), statement.opcode.end(), word) !=
+           statement.opcode.end();
+  };
+  const bool quiet_mbarrier =
+      opcode == "mbarrier" &&
+      (has("init") || has("inval") || (has("expect_tx") && !has("arrive")) || has("complete_tx"));
+  const bool reduces = (opcode == "bar" || opcode == "barrier") && has("red");
+  const size_t written =
+      (without_result.count(opcode) && !reduces) || quiet_mbarrier || statement.operands.empty()
+          ? 0
+          : 1;
+  out.operands = static_cast<uint32_t>(program_.operands.size());
+  const auto list = [&](const Operand& operand, uint8_t& count) {
+    for (const int reg : {operand.reg, operand.second_reg}) {
+      if (reg < 0) continue;
+      program_.operands.push_back(register_offset(reg));
+      ++count;
+    }
+  };
+  const auto list_all = [&](const Operand& operand, uint8_t& count) {
+    list(operand, count);
+    for (const Operand& one : operand.list) list(one, count);
+  };
+  for (size_t k = written; k < statement.operands.size(); ++k)
+    list_all(statement.operands[k], out.operand_reads);
+  if (statement.guard >= 0) {
+    program_.operands.push_back(register_offset(statement.guard));
+    ++out.operand_reads;
+    for (size_t k = 0; k < written; ++k) list_all(statement.operands[k], out.operand_reads);
+  }
+  for (size_t k = 0; k < written; ++k) list_all(statement.operands[k], out.operand_writes);
 }
 
 }  // namespace fusednorm::emulator

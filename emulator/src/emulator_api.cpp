@@ -49,6 +49,32 @@ void fusednorm_emulator_set_load_latency(unsigned cycles) {
   Runtime::get().load_latency = cycles;
 }
 
+void fusednorm_emulator_set_registers(FusednormEmulatorRegisters registers, void* context) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  runtime.registers = registers;
+  runtime.registers_context = context;
+}
+
+void fusednorm_emulator_set_trace(FusednormEmulatorChoice choice, void* context) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  runtime.choice = choice;
+  runtime.choice_context = context;
+}
+
+int fusednorm_emulator_trace(size_t index, FusednormEmulatorTrace* out) {
+  Runtime& runtime = Runtime::get();
+  std::lock_guard<std::mutex> lock(runtime.mutex);
+  const auto found = runtime.traces.find(index);
+  if (found == runtime.traces.end() || !out) return -1;
+  const Trace& trace = *found->second;
+  *out = {trace.statements.size(), trace.listed.size(), trace.arrays.size(),
+          trace.register_count,    trace.signals,       trace.statements.data(),
+          trace.listed.data(),     trace.arrays.data()};
+  return 0;
+}
+
 size_t fusednorm_emulator_launch_count(void) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
@@ -67,6 +93,7 @@ void fusednorm_emulator_reset_launches(void) {
   Runtime& runtime = Runtime::get();
   std::lock_guard<std::mutex> lock(runtime.mutex);
   runtime.launches.clear();
+  runtime.traces.clear();
 }
 
 const char* fusednorm_emulator_last_report(void) {

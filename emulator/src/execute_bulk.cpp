@@ -6,6 +6,7 @@
 #include "block.h"
 #include "lanes.h"
 #include "memory_access.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 namespace {
@@ -17,14 +18,26 @@ void require(bool holds, const Instruction& i, const std::string& what, int lane
   if (!holds) fault(kErrorMisaligned, i.text + ": " + what, lane);
 }
 
-// Marks a range of global memory as read or written by the lane, 16 bytes at a time.
+// Marks a range of global memory as read or written by the lane, 16 bytes at a time, and counts it
+// as one request, which passes the first-level cache by.
 void touch_global(Warp& w, int lane, uint64_t address, uint32_t bytes, AccessKind kind) {
   uint64_t places[32] = {};
   for (uint32_t done = 0; done < bytes; done += 16) {
     places[lane] = address + done;
     uint32_t one = 1u << lane;
     global_span(w, one, places, 16, kind, 0);
-    count_global(w, 1u << lane, places, 16, kind, false);
+  }
+  const uint64_t sectors = (address + bytes - 1) / 32 - address / 32 + 1;
+  if (w.trace) w.trace->sectors(sectors, sectors);
+  Counters& counters = *w.counters;
+  if (kind == AccessKind::Load) {
+    ++counters.global_load_requests;
+    counters.global_load_sectors += sectors;
+    counters.l2_load_sectors += sectors;
+  } else {
+    ++counters.global_store_requests;
+    counters.global_store_sectors += sectors;
+    counters.partial_store_sectors += (address % 32 != 0) + ((address + bytes) % 32 != 0);
   }
 }
 
@@ -75,7 +88,8 @@ void issue_bulk(Warp& w, const Instruction& i, uint32_t active) {
     } else {
       copy.to_shared = shared_range(w, lane, to, bytes, i);
       const uint64_t barrier = place(i.d, i.list[0] & 4) + i.list[2];
-      mbarrier_at(w, lane, barrier, MbarrierUse::Signal);
+      Mbarrier& signalled = mbarrier_at(w, lane, barrier, MbarrierUse::Signal);
+      if (w.trace) w.trace->arrive(signalled.signal);
       copy.barrier = shared_key(w, barrier);
     }
     issue_copy(w, std::move(copy), true);
@@ -87,6 +101,7 @@ void commit(Warp& w, const Instruction&, uint32_t active) {
 }
 
 void wait(Warp& w, const Instruction& i, uint32_t active) {
+  if (w.trace) w.trace->value(static_cast<uint32_t>(i.immediate));
   for_each_active(
       active, [&](int lane) { complete_groups_of(w, lane, static_cast<uint32_t>(i.immediate)); });
 }
@@ -124,7 +139,8 @@ void store_async(Warp& w, const Instruction& i, uint32_t active) {
       copy.value.insert(copy.value.end(), value, value + i.width);
     }
     const uint64_t barrier = place(i.d, i.c != 0) + i.dst2;
-    mbarrier_at(w, lane, barrier, MbarrierUse::Signal);
+    Mbarrier& signalled = mbarrier_at(w, lane, barrier, MbarrierUse::Signal);
+    if (w.trace) w.trace->arrive(signalled.signal);
     copy.barrier = shared_key(w, barrier);
     issue_copy(w, std::move(copy), false);
   });

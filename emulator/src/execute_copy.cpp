@@ -6,6 +6,7 @@
 #include "async_copies.h"
 #include "lanes.h"
 #include "memory_access.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 namespace {
@@ -88,6 +89,7 @@ void commit(Warp& w, const Instruction&, uint32_t active) {
 
 // immediate: groups that may stay pending; flags 1: wait for everything, committed or not
 void wait(Warp& w, const Instruction& i, uint32_t active) {
+  if (w.trace) w.trace->value((i.flags & 1) ? 0 : static_cast<uint32_t>(i.immediate));
   for (PendingCopy& copy : w.copies) {
     uint32_t due = 0;
     for_each_active(copy.mask & active, [&](int lane) {
@@ -106,8 +108,14 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
 // cp.async.mbarrier.arrive: signals when the lane's copies are done. They are done now, but only
 // who waits at the mbarrier knows. flags 1: the arrival is one of those expected (.noinc).
 void arrive_when_copied(Warp& w, const Instruction& i, uint32_t active) {
-  for (PendingCopy& copy : w.copies)
-    if (copy.mask & active) perform(w, copy, copy.mask & active);
+  uint64_t latest = w.loads.clock();
+  std::vector<uint64_t> done;  // loads that end when the mbarrier is waited for
+  for (PendingCopy& copy : w.copies) {
+    if (!(copy.mask & active)) continue;
+    perform(w, copy, copy.mask & active);
+    latest = std::max(latest, w.loads.arrival(copy.ticket));
+    if (copy.mask == 0) done.push_back(copy.ticket);
+  }
   drop_done(w);
   uint64_t address[32];
   lane_addresses(w, i, active, address);
@@ -115,6 +123,10 @@ void arrive_when_copied(Warp& w, const Instruction& i, uint32_t active) {
     Mbarrier& barrier = mbarrier_at(w, lane, address[lane], MbarrierUse::Change);
     if (!(i.flags & 1)) ++barrier.pending;
     leave_knowledge(w, 1u << lane, barrier.left);
+    if (w.trace) w.trace->arrive(barrier.signal);
+    barrier.latest = std::max(barrier.latest, latest);
+    for (const uint64_t ticket : done) barrier.loads.push_back({&w, ticket});
+    done.clear();
     mbarrier_arrive(barrier, 1, lane);
   });
 }

@@ -5,6 +5,7 @@
 #include "block.h"
 #include "lanes.h"
 #include "memory_access.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 namespace {
@@ -70,6 +71,7 @@ void arrive(Warp& w, const Instruction& i, uint32_t active) {
       w.reg<uint64_t>(i.dst)[lane] = uint64_t{barrier.phase} << 32 | barrier.pending;
     if (!(i.flags & kRelaxed)) leave_knowledge(w, 1u << lane, barrier.left);
     barrier.latest = std::max(barrier.latest, w.loads.clock());
+    if (w.trace) w.trace->arrive(barrier.signal);
     if (i.flags & kDrops) barrier.expected -= std::min(barrier.expected, count);
     mbarrier_arrive(barrier, count, lane);
   });
@@ -92,6 +94,7 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
     if (!is_over()) complete_copies_of(*w.block->cluster, shared_key(w, place));
     if (!is_over()) return;
     over |= 1u << lane;
+    if (w.trace) w.trace->wait(barrier.given);
     w.loads.wait_until(barrier.latest);
     for (const auto& [issuer, load] : barrier.loads)
       issuer->loads.complete_at(load, w.loads.clock());
@@ -101,7 +104,9 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
   write_predicate(w, i.dst, active, over);
   // Lanes that have waited together know together.
   if (over && !(i.flags & kRelaxed)) spread_knowledge(w, over);
-  if (over != active) w.yielded = true;
+  if (over == active) return;
+  w.yielded = true;
+  if (w.trace) w.trace->wait_failed();
 }
 
 Space take_space(Form& form, bool cluster) {

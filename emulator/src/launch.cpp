@@ -13,6 +13,7 @@
 #include "memory_access.h"
 #include "order.h"
 #include "race_checker.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
@@ -50,8 +51,14 @@ class Worker {
   }
 
   bool start_next(uint64_t clusters) {
-    const uint64_t turn = launch_.next_cluster.fetch_add(1);
-    if (turn >= clusters) return false;
+    uint64_t number = 0;
+    int chosen = FUSEDNORM_EMULATOR_RUN;
+    do {
+      const uint64_t turn = launch_.next_cluster.fetch_add(1);
+      if (turn >= clusters) return false;
+      number = launch_.order(turn, clusters);
+      if (launch_.choice) chosen = launch_.choice(number);
+    } while (chosen == FUSEDNORM_EMULATOR_SKIP);
     std::unique_ptr<Cluster> cluster;
     if (!spare_.empty()) {
       cluster = std::move(spare_.back());
@@ -59,7 +66,7 @@ class Worker {
     } else {
       cluster = std::make_unique<Cluster>();
     }
-    cluster->start(launch_, launch_.order(turn, clusters), counters, stores_);
+    cluster->start(launch_, number, counters, stores_, chosen == FUSEDNORM_EMULATOR_TRACE);
     resident_.push_back(std::move(cluster));
     return true;
   }
@@ -183,8 +190,9 @@ void run_launch(Launch& launch) {
   // Blocks of a cooperative launch wait for each other; on one thread the turns, and so the
   // counters, are always the same.
   const uint32_t threads =
-      launch.cooperative ? 1
-                         : static_cast<uint32_t>(std::min<uint64_t>(launch.host_threads, clusters));
+      launch.cooperative || launch.trace
+          ? 1
+          : static_cast<uint32_t>(std::min<uint64_t>(launch.host_threads, clusters));
   launch.host_threads = threads;
   launch.progress = std::vector<Launch::Progress>(threads);
   std::vector<std::unique_ptr<Worker>> workers;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,7 @@ struct Checks {
   bool global_races = true;
 };
 
+struct Trace;
 struct Warp;
 class GlobalFlags;
 
@@ -49,15 +51,18 @@ struct Launch {
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
   bool explicit_cluster = false;
   bool cooperative = false;
+  bool programmatic = false;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> parameters;
   uint64_t grid_workspace = 0;  // device address, for cooperative launches
   uint64_t id = 0;              // unique, for the marks in allocations
   uint64_t seed = 0;            // 0: fixed order
   uint32_t host_threads = 1;
-  uint32_t resident_blocks = 1;    // that a multiprocessor holds at once
-  uint32_t resident_clusters = 1;  // that the device holds at once
-  uint32_t load_latency = 0;       // cycles, for LoadsInFlight
+  uint32_t resident_blocks = 1;                 // that a multiprocessor holds at once
+  uint32_t resident_clusters = 1;               // that the device holds at once
+  uint32_t load_latency = 0;                    // cycles, for LoadsInFlight
+  std::shared_ptr<Trace> trace;                 // null: nobody wants one
+  std::function<int(uint64_t cluster)> choice;  // FUSEDNORM_EMULATOR_RUN and its kin
   Checks checks;
   GlobalFlags* flags = nullptr;
   std::vector<std::shared_ptr<const EarlierLaunch>> unfinished;

@@ -10,6 +10,7 @@
 #include "global_races.h"
 #include "lanes.h"
 #include "race_checker.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
@@ -86,9 +87,17 @@ Allocation& locate(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKi
   return *allocation;
 }
 
-void mark_sectors(Allocation& allocation, uint64_t first_byte, uint64_t end_byte, AccessKind kind) {
+void mark_sectors(Warp& w, Allocation& allocation, uint64_t first_byte, uint64_t end_byte,
+                  AccessKind kind) {
   const uint64_t origin = allocation.address / 32;
   const uint64_t begin = first_byte / 32 - origin, end = (end_byte + 31) / 32 - origin;
+  if (w.trace) {
+    uint64_t fresh = 0;
+    for (uint64_t k = begin; k < end; ++k)
+      fresh += !allocation.stored.any(k, k + 1) &&
+               (kind == AccessKind::Store || !allocation.loaded_first.any(k, k + 1));
+    w.trace->global(allocation, fresh);
+  }
   if (kind != AccessKind::Store)
     allocation.loaded_first.set_where_clear_in(allocation.stored, begin, end);
   if (kind != AccessKind::Load) allocation.stored.set(begin, end);
@@ -163,7 +172,7 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
     span.lanes = active;
     span.first = address[0];
     const uint64_t offset = address[0] - allocation.address, size = 32ull * bytes;
-    mark_sectors(allocation, address[0], address[0] + size, kind);
+    mark_sectors(w, allocation, address[0], address[0] + size, kind);
     if (check_written && kind != AccessKind::Store) {
       const uint64_t missing = allocation.written.first_clear(offset, offset + size);
       if (missing < offset + size) {
@@ -178,7 +187,7 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
       if (!allocation.contains(address[lane], bytes)) return;
       span.lanes |= 1u << lane;
       const uint64_t offset = address[lane] - allocation.address;
-      mark_sectors(allocation, address[lane], address[lane] + bytes, kind);
+      mark_sectors(w, allocation, address[lane], address[lane] + bytes, kind);
       if (check_written && kind != AccessKind::Store) {
         const uint64_t missing = allocation.written.first_clear(offset, offset + bytes);
         if (missing < offset + bytes)
@@ -228,6 +237,7 @@ uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint
       for (int k = 0; k < count; ++k) missing += cache.load(list[k], list[k]);
   }
   Counters& counters = *w.counters;
+  if (w.trace) w.trace->sectors(sectors, looks_up ? missing : sectors);
   if (kind == AccessKind::Load) {
     ++counters.global_load_requests;
     counters.global_load_sectors += sectors;
@@ -257,6 +267,7 @@ uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, Acc
             lane);
     owner = &w.block->cluster->blocks[rank];
   }
+  if (remote && w.trace) w.trace->remote();
   if (remote)
     require_reachable(w, *owner, lane, describe(kind, "distributed shared", bytes, address));
   if (offset < owner->shared_base)
@@ -321,12 +332,13 @@ void count_shared(Warp& w, uint32_t active, const uint64_t address[32], uint32_t
   if (is_contiguous(active, address, bytes)) {
     counters.shared_wavefronts += words;
     counters.shared_ideal_wavefronts += bytes < 4 ? 1 : words;
+    if (w.trace) w.trace->shared(words);
     return;
   }
   // 8-byte accesses go half a warp at a time, 16-byte ones a quarter; a wavefront serves one word
   // of each of 32 banks.
   const int lanes_a_pass = static_cast<int>(32 / words);
-  uint64_t ideal_words = 0;
+  uint64_t ideal_words = 0, wavefronts = 0;
   for (int first = 0; first < 32; first += lanes_a_pass) {
     uint32_t seen[32 * 4];
     int count = 0;
@@ -340,10 +352,12 @@ void count_shared(Warp& w, uint32_t active, const uint64_t address[32], uint32_t
         ++depth[word % 32];
       }
     }
-    counters.shared_wavefronts += *std::max_element(depth, depth + 32);
+    wavefronts += *std::max_element(depth, depth + 32);
     ideal_words += static_cast<uint64_t>(count);
   }
+  counters.shared_wavefronts += wavefronts;
   counters.shared_ideal_wavefronts += (ideal_words + 31) / 32;
+  if (w.trace) w.trace->shared(wavefronts);
 }
 
 uint8_t* local_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane) {

@@ -50,6 +50,9 @@ struct Instruction {
   uint8_t in_flight = 0;  // InFlightMark
   uint8_t reads = 0, writes = 0;
   uint32_t loadable = 0;
+  // Every register, for traces: Program::operands, first those it reads, then those it writes.
+  uint8_t operand_reads = 0, operand_writes = 0;
+  uint32_t operands = 0;
   uint32_t guard = kNone;  // offset of a predicate
   uint32_t dst = kNone, dst2 = kNone;
   uint32_t a = kNone, b = kNone, c = kNone, d = kNone;  // offsets of source registers
@@ -129,8 +132,10 @@ struct Program {
   std::vector<SpecialSlot> specials;
   std::vector<uint32_t> loadable;  // Instruction::loadable
   uint32_t loadable_registers = 0;
-  uint32_t local_bytes = 0;  // a lane
-  uint32_t shared_base = 0;  // the address of a block's first byte of shared memory
+  std::vector<uint32_t> operands;  // Instruction::operands
+  int registers = -1;              // a thread; 0: unknown, -1: not asked yet
+  uint32_t local_bytes = 0;        // a lane
+  uint32_t shared_base = 0;        // the address of a block's first byte of shared memory
   uint32_t static_shared_bytes = 0;
   struct Parameter {
     uint32_t offset, bytes;

@@ -283,7 +283,12 @@ const Program* Runtime::program(Kernel& kernel, int device_index, cudaError_t& e
            "); host and device code must come from one run of nvcc, without -rdc=true");
     return nullptr;
   }
-  return &found->second;
+  Program& program = found->second;
+  if (program.registers < 0)
+    program.registers = registers ? registers(kernel.name.c_str(),
+                                              device(device_index).capability(), registers_context)
+                                  : 0;
+  return &program;
 }
 
 int current_device() {

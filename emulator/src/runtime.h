@@ -17,6 +17,7 @@
 #include "memory.h"
 #include "program.h"
 #include "stream.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
@@ -100,6 +101,11 @@ class Runtime {
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::vector<FusednormEmulatorLaunch> launches;
+  std::map<size_t, std::shared_ptr<Trace>> traces;  // by the launch's place in `launches`
+  FusednormEmulatorChoice choice = nullptr;
+  void* choice_context = nullptr;
+  FusednormEmulatorRegisters registers = nullptr;
+  void* registers_context = nullptr;
   std::map<std::pair<int, cudaStream_t>, LastLaunch> last_launches;
   std::string last_report;
   bool print_reports = true;
@@ -155,6 +161,10 @@ int blocks_per_multiprocessor(const Device& device, const Program& program, int 
                               size_t dynamic_shared);
 // Clusters of so many blocks that the device holds at once, each in one GPC.
 uint32_t resident_clusters(const Device& device, int blocks_per_multiprocessor, int cluster_blocks);
+// What is known of a launch before it runs.
+FusednormEmulatorLaunch shape_of(const Launch& launch);
+// Adds it to Runtime::launches when it is over.
+void record(Runtime& runtime, const Launch& launch);
 bool device_preset(int major, int minor, FusednormEmulatorDevice& out);
 
 }  // namespace fusednorm::emulator

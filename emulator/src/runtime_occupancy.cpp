@@ -15,9 +15,13 @@ int blocks_per_multiprocessor(const Device& device, const Program& program, int 
   const size_t shared = (program.static_shared_bytes + dynamic_shared + 1024 + 127) / 128 * 128;
   blocks =
       std::min<int>(blocks, static_cast<int>(device.config.shared_per_multiprocessor / shared));
-  if (program.function->max_registers)
-    blocks = std::min<int>(blocks,
-                           65536 / (static_cast<int>(program.function->max_registers) * rounded));
+  const int limit = static_cast<int>(program.function->max_registers);
+  const int registers = program.registers > 0 ? program.registers : limit;
+  if (registers > 0) {
+    // A warp has its registers in one of four files of 16384, in units of 8 a thread.
+    const int warps = 4 * (16384 / ((registers + 7) / 8 * 8 * 32));
+    blocks = std::min(blocks, warps / (rounded / 32));
+  }
   return blocks;
 }
 

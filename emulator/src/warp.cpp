@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "memory_access.h"
 #include "race_checker.h"
+#include "trace.h"
 
 namespace fusednorm::emulator {
 
@@ -183,6 +184,7 @@ bool Warp::run_flow(size_t index, const Instruction& i, uint32_t active) {
       return true;
     case Flow::ClusterWait:
       group.state = Group::State::AtClusterWait;
+      if (trace) trace->wait(cluster_signal);
       return false;
     default:
       return true;
@@ -234,6 +236,7 @@ void Warp::run_group(size_t index, uint64_t limit) {
     }
     weighted += i.cost;
     ++raw;
+    if (trace) trace->begin(pc, active);
     if (i.flow == Flow::Next) {
       if (active) i.handler(*this, i, active);
       ++pc;

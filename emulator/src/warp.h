@@ -17,6 +17,7 @@ namespace fusednorm::emulator {
 struct Block;
 struct Launch;
 struct Allocation;
+class WarpTrace;
 
 constexpr uint32_t kFullMask = 0xffffffffu;
 
@@ -74,10 +75,12 @@ struct alignas(64) Warp {
   Allocation* recent = nullptr;
 
   LoadsInFlight loads;
+  WarpTrace* trace = nullptr;  // null: nobody wants one
   std::vector<PendingCopy> copies;
   uint32_t copy_groups[32] = {};    // of cp.async, committed, a lane
   uint32_t bulk_groups[32] = {};    // of cp.async.bulk, likewise
   uint32_t cluster_phase[32] = {};  // at the lane's last barrier.cluster.arrive
+  uint32_t cluster_signal = 0;      // of a trace, at the same place
   std::vector<uint8_t> local;       // [lane][local_bytes]
 
   WarpOrder order;  // for the race checks

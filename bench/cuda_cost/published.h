@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model of time beside what is published for kernels of the same structure.
+#pragma once
+
+#include <string>
+
+namespace fusednorm::cost {
+
+/// Prints predicted beside published, share of the peak bandwidth, and beside cycles of a
+/// cycle-level simulation, of the subjects with `name` in theirs; returns the exit code.
+int print_published(const std::string& name);
+
+}  // namespace fusednorm::cost
