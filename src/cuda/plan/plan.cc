@@ -55,8 +55,8 @@ void find_kernels(ForwardPlan& plan) {
       launch.function = kernels.wide({g.vectors, clustered, false});
       if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
         launch.aligned_function = kernels.wide({g.vectors, clustered, true});
-        launch.aligned_shared_bytes =
-            forward_wide_shared(p, launch.threads_per_block, clustered, true);
+        set_aligned_ring(launch, forward_wide_shared(p, launch.threads_per_block, clustered, true),
+                         policy::forward_wide_ring(p, launch, true, plan.device));
       }
       break;
     case Kernel::reread:
@@ -93,8 +93,9 @@ void find_kernels(BackwardPlan& plan) {
     if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
       const int groups = clustered ? 1 : launch.threads_per_block / launch.lanes_per_row;
       launch.aligned_function = kernels.wide({g.vectors, clustered, true});
-      launch.aligned_shared_bytes =
-          backward_shared(p, launch.threads_per_block, groups, clustered, true);
+      set_aligned_ring(launch,
+                       backward_shared(p, launch.threads_per_block, groups, clustered, true),
+                       policy::backward_ring(p, launch, groups, true, plan.most_rows, plan.device));
     }
   } else {
     launch.function = kernels.strip_sums;
@@ -133,6 +134,7 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
   result.launch = choice.launch;
   result.writers = choice.writers;
   result.chunks = choice.chunks;
+  result.most_rows = choice.most_rows;
   if (policy::wants_sums(problem)) result.partials = choice.writers * choice.chunks;
   find_kernels(result);
   result.workspace_bytes = BackwardLayout(result, nullptr).bytes;

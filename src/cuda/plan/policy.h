@@ -16,6 +16,7 @@
 
 #include "device/rows.h"
 #include "fusednorm/cuda.h"
+#include "plan/rings.h"
 #include "plan/shared_memory.h"
 
 namespace fusednorm::cuda::policy {
@@ -67,11 +68,18 @@ inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, con
   return blocks;
 }
 
+/// The most threads of a backward block: fewer where lanes hold more than usual.
+inline int most_backward_threads(const BackwardProblem& p) {
+  return stretched(backward_tile_bytes(p, false, false), backward_lane_registers)
+             ? stretched_threads
+             : wide_threads;
+}
+
 /// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
 /// to give every multiprocessor a block.
-inline int row_groups(std::int64_t rows, int row_threads, const Device& device) {
-  return static_cast<int>(std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1,
-                                                   wide_threads / row_threads));
+inline int row_groups(const BackwardProblem& p, int row_threads, const Device& device) {
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(p.rows, device.multiprocessors), 1,
+                                                   most_backward_threads(p) / row_threads));
 }
 
 /// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
@@ -111,6 +119,26 @@ std::int64_t period(const Problem& p) {
   return std::lcm(inner, cycle);
 }
 
+/// The ring of a block of several warps, for whole rows or others.
+inline Ring forward_wide_ring(const ForwardProblem& p, const Launch& l, bool whole,
+                              const Device& device) {
+  const bool clustered = l.kernel == Kernel::cluster;
+  return ring_of(forward_planes(p, forward_wide_vectors(p, clustered, whole)), l.threads_per_block,
+                 forward_wide_shared(p, l.threads_per_block, clustered, whole) + most_static_bytes,
+                 resident_blocks(clustered ? cluster_threads : l.threads_per_block),
+                 divide_up(p.rows, l.blocks / l.blocks_per_row), device);
+}
+
+/// The ring of a backward block: `groups` groups of threads, each with a row at a time.
+inline Ring backward_ring(const BackwardProblem& p, const Launch& l, int groups, bool whole,
+                          std::int64_t most_rows, const Device& device) {
+  const bool clustered = l.kernel == Kernel::cluster;
+  return ring_of(
+      backward_planes(p, backward_vectors(p, clustered, whole)), l.threads_per_block,
+      backward_shared(p, l.threads_per_block, groups, clustered, whole) + most_static_bytes,
+      resident_blocks(l.threads_per_block), most_rows, device);
+}
+
 inline Launch forward(const ForwardProblem& p, const Device& device) {
   Launch launch;
   if (p.rows == 0 || p.cols == 0) return launch;
@@ -123,12 +151,15 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
   if (g.segments == 1) {
     const int rows_per_block = narrow_threads / g.lanes;
     const int registers = tile_bytes(g.vectors, row_dtype(p)) / 4;
+    const int resident = narrow_blocks(registers, size_of(row_dtype(p)));
     launch.kernel = Kernel::narrow;
     launch.threads_per_block = narrow_threads;
-    launch.blocks = std::min(divide_up(p.rows, rows_per_block),
-                             many * narrow_blocks(registers, size_of(row_dtype(p))));
+    launch.blocks = std::min(divide_up(p.rows, rows_per_block), many * resident);
     launch.blocks = even_blocks(launch.blocks, rows_per_block, period(p));
-    launch.shared_bytes = forward_narrow_shared(p);
+    const std::size_t other = forward_narrow_shared(p);
+    set_ring(launch, other,
+             ring_of(forward_planes(p, forward_narrow_vectors(p)), narrow_threads, other, resident,
+                     divide_up(p.rows, launch.blocks * rows_per_block), device));
     return launch;
   }
   const bool long_lanes =
@@ -147,7 +178,7 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
         1,
         many * resident_blocks(cluster > 1 ? cluster_threads : launch.threads_per_block) / cluster);
     launch.blocks = even_blocks(std::min(p.rows, fit), 1, period(p)) * cluster;
-    launch.shared_bytes = wide_shared;
+    set_ring(launch, wide_shared, forward_wide_ring(p, launch, false, device));
     return launch;
   }
   const int slot_bytes = 4 * element_of(compute_dtype(p.x_dtype));
@@ -177,6 +208,7 @@ struct BackwardChoice {
   Launch launch;
   std::int64_t writers = 0;
   std::int64_t chunks = 0;
+  std::int64_t most_rows = 0;
 };
 
 /// Blocks (clusters) for each parameter group, `rows_at_once` rows each, when `fit` of them run at
@@ -184,7 +216,7 @@ struct BackwardChoice {
 struct Writers {
   std::int64_t per_group;
   std::int64_t all;
-  std::int64_t turns;
+  std::int64_t most_rows;  ///< that a thread takes of a group
 
   Writers(const BackwardProblem& p, std::int64_t group_rows, std::int64_t rows_at_once,
           std::int64_t fit) {
@@ -194,7 +226,7 @@ struct Writers {
       per_group = even_blocks(per_group, rows_at_once, period(p));
     }
     all = per_group * std::clamp<std::int64_t>(fit / per_group, 1, p.param_groups);
-    turns = divide_up(group_rows, per_group * rows_at_once);
+    most_rows = divide_up(group_rows, per_group * rows_at_once);
   }
 };
 
@@ -203,8 +235,7 @@ inline BackwardChoice backward_narrow(const BackwardProblem& p, const Device& de
                                       Launch launch) {
   const Geometry g = backward_geometry(p);
   const std::int64_t group_rows = RowMap::of(p).rows_of(0);  // the most
-  const bool long_lanes = stretched(backward_tile_bytes(p, false, false), backward_lane_registers);
-  int threads = long_lanes ? stretched_threads : wide_threads;
+  int threads = most_backward_threads(p);
   const auto shared = [&] {
     return backward_shared(p, threads, threads / warp_lanes, false, false);
   };
@@ -219,8 +250,10 @@ inline BackwardChoice backward_narrow(const BackwardProblem& p, const Device& de
   launch.kernel = Kernel::narrow;
   launch.threads_per_block = threads;
   launch.blocks = writers.all;
-  launch.shared_bytes = shared();
-  return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+  set_ring(launch, shared(),
+           backward_ring(p, launch, threads / warp_lanes, false, writers.most_rows, device));
+  return {launch, writers.per_group, divide_up(writers.most_rows, rows_per_partial),
+          writers.most_rows};
 }
 
 /// Whether rows have to be summed for dgamma or dbeta. Without dy these are zeros.
@@ -250,16 +283,18 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     return backward_shared(p, groups * row_threads, groups, false, false);
   };
   if (cluster == 1 && fits(shared_of(1), device)) {
-    int groups = static_cast<int>(
-        std::min<std::int64_t>(row_groups(p.rows, row_threads, device), group_rows));
+    int groups =
+        static_cast<int>(std::min<std::int64_t>(row_groups(p, row_threads, device), group_rows));
     while (!fits(shared_of(groups), device)) --groups;
     launch.kernel = Kernel::wide;
     launch.threads_per_block = groups * row_threads;
     launch.lanes_per_row = row_threads;
     const Writers writers(p, group_rows, groups, many * resident_blocks(launch.threads_per_block));
     launch.blocks = writers.all;
-    launch.shared_bytes = shared_of(groups);
-    return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+    set_ring(launch, shared_of(groups),
+             backward_ring(p, launch, groups, false, writers.most_rows, device));
+    return {launch, writers.per_group, divide_up(writers.most_rows, rows_per_partial),
+            writers.most_rows};
   }
   if (cluster > 1) {
     launch.kernel = Kernel::cluster;
@@ -268,8 +303,10 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.lanes_per_row = cluster * launch.threads_per_block;
     const Writers writers(p, group_rows, 1, std::max<std::int64_t>(1, many / cluster));
     launch.blocks = writers.all * cluster;
-    launch.shared_bytes = backward_shared(p, launch.threads_per_block, 1, true, false);
-    return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+    set_ring(launch, backward_shared(p, launch.threads_per_block, 1, true, false),
+             backward_ring(p, launch, 1, false, writers.most_rows, device));
+    return {launch, writers.per_group, divide_up(writers.most_rows, rows_per_partial),
+            writers.most_rows};
   }
   launch.kernel = Kernel::strips;
   launch.threads_per_block = strip_threads;
