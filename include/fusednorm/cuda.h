@@ -15,6 +15,7 @@
 // docs/guarantees.md defines them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -38,6 +39,12 @@ struct Device {
   /// Whether kernels with clusters exist in the code that the device runs: from 9.0 on, unless the
   /// driver compiled PTX of an older architecture for it.
   bool clusters = true;
+  /// Clusters of 2, 4 and 8 blocks of 256 threads that the device runs at once, two blocks a
+  /// multiprocessor: fewer than multiprocessors suggest, where GPCs are not full. 0: not known.
+  std::array<int, 3> resident_clusters = {0, 0, 0};
+  /// Multiprocessors that grids leave to others, such as NCCL's kernels. Bits of dgamma and dbeta
+  /// depend on it, as they do on the device.
+  int reserved_multiprocessors = 0;
 };
 
 /// The facts of device `ordinal`. Makes CUDA runtime calls; do it once.
@@ -81,6 +88,9 @@ struct Launch {
   const void* aligned_function = nullptr;
   std::size_t aligned_shared_bytes = 0;
   Ring aligned_ring;
+  /// Set up while the launch before still runs, on whose results the kernel waits: where the code
+  /// that was loaded can, which a run asks (sm_90+).
+  bool dependent = false;
 };
 
 struct ForwardPlan {

@@ -21,8 +21,8 @@ __device__ __forceinline__ void load_parameter(typename Tile::Values& values,
   }
   extent.vectorised = parameters.vectorised != 0;
   with_size<Tile>(static_cast<int>(size_of(parameters.dtype)), [&](auto size) {
-    load_tile<Tile, false, size.value, Reuse::soon>(values, table + first * size.value,
-                                                    parameters.dtype, extent);
+    load_tile<Tile, false, size.value>(values, table + first * size.value, parameters.dtype,
+                                       extent);
   });
 }
 

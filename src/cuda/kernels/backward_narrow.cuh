@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
   using T = Tile<S, lanes_ == 0 ? warp_lanes / 2 : lanes_, vectors,
                  lanes_ == warp_lanes && !roomy ? vectors - 1 : 0, lanes_ == 0>;
   using C = typename T::C;
+  let_next_launch_start();
   extern __shared__ uint4 dynamic_shared[];
   const BackwardShared<T, from_y, !gamma_fits<T>> shared(dynamic_shared +
                                                          a.ring.bytes / vector_bytes);

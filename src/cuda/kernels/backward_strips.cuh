@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(Backward
       BackwardRow<T, from_y> here;
       load_row_of_strip<T, from_y>(here, a, row, first, extent);
       norms::GradientSums<C> total =
-          here.template sum<false, true>(extent, gamma, shared.beta, dgamma, dbeta);
+          shared.template sum_row<false>(here, extent, gamma, dgamma, dbeta);
       RowLanes<warp_lanes>(0).sum_both(total.g, total.g_xhat);
       if (lane == 0) {
         static_cast<norms::GradientSums<C>*>(a.row_sums)[row * a.segments + segment] = total;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(strip_threads, 1)
       shared.load(a, gamma, a.map.group_of(row) * a.cols + first, extent);
       BackwardRow<T, from_y> here;
       load_row_of_strip<T, from_y>(here, a, row, first, extent);
-      here.template sum<false, false>(extent, gamma, shared.beta, unused, unused);
+      shared.template sum_row<false, false>(here, extent, gamma, unused, unused);
       here.template store<false>(
           a, FromMemory<T, false>{extent}, row_address(a.dx, a.map, row, first), extent, merged,
           static_cast<C>(a.reciprocal_cols), [&] { return row; }, first);

@@ -14,8 +14,9 @@ template <typename S, int vectors, bool from_y, bool clustered, bool whole, bool
 __global__ void __launch_bounds__(clustered                          ? cluster_threads
                                   : gamma_fits<Tile<S, 32, vectors>> ? wide_threads
                                                                      : stretched_threads,
-                                  1) backward_wide(BackwardArguments a) {
+                                  clustered&& whole ? 2 : 1) backward_wide(BackwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
+  let_next_launch_start();
   using T = WideTile<S, vectors, roomy, whole>;
   using C = typename T::C;
   using Sums = SharedSums<C, clustered, !whole>;
@@ -32,8 +33,8 @@ __global__ void __launch_bounds__(clustered                          ? cluster_t
   // Rows that are not whole segments need more registers to find their way.
   const BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(dynamic_shared +
                                                                    a.ring.bytes / vector_bytes);
-  Sums::clear(slots);
   Sums sums(slots, segments, segment, row_group, warps);
+  sums.start(slots, a.blocks_per_row);
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
   const unsigned writers = static_cast<unsigned>(a.writers);
   const unsigned cluster = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;

@@ -29,7 +29,6 @@ template <typename S, int vectors, bool clustered, bool whole, bool roomy>
 __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
     forward_wide(ForwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
-  if constexpr (clustered) cluster_arrive_started();
   using T = WideTile<S, vectors, roomy, whole>;
   using C = typename T::C;
   using Exchange = MomentExchange<C, clustered>;
@@ -58,7 +57,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),
           eps = kept(static_cast<C>(a.eps));
   std::byte* y = row_address(a.y, a.map, row, own.first);
-  if constexpr (clustered) cluster_wait_started();
+  Exchange exchange(slots, a);
   const RowLanes<warp_lanes> lanes(0);
   const bool centred = norms::has_mean(a.operation);
   typename T::Values values;
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
     ring.template take<whole>(values, a, row, own.first, own.extent, own.extent);
     const SegmentMoments<C> moments = tile_moments<T, whole>(values, own.extent, lanes, a.operation,
                                                              reciprocal_count, reciprocal_lanes);
-    Exchange::share(slots.of[parity], moments, segment, a);
+    exchange.share(slots.of[parity], moments, segment, a);
     const RowStatistics<C> statistics = merge_moments(
         slots.of[parity], static_cast<int>(a.segments), cols_of, reciprocal_cols, eps, lane);
     if (segment == 0 && lane == 0) store_statistics(a, row, statistics.mean, statistics.rstd);

@@ -27,6 +27,12 @@ Status check(const Device& device) {
         "device.multiprocessors = " + std::to_string(device.multiprocessors) +
         ": expected one or more");
   }
+  if (device.reserved_multiprocessors < 0 ||
+      device.reserved_multiprocessors >= device.multiprocessors) {
+    return Status::invalid_argument(
+        "device.reserved_multiprocessors = " + std::to_string(device.reserved_multiprocessors) +
+        ": expected 0 to " + std::to_string(device.multiprocessors - 1));
+  }
   if (device.shared_bytes_per_block < least_shared_bytes) {
     return Status::invalid_argument(
         "device.shared_bytes_per_block = " + std::to_string(device.shared_bytes_per_block) +
@@ -102,7 +108,7 @@ void find_kernels(BackwardPlan& plan) {
     if (p.want_dx || p.want_dresidual) {
       if (plan.partials > 0) {
         plan.column_blocks = std::min<std::int64_t>(divide_up(p.cols, warp_lanes) * p.param_groups,
-                                                    plan.device.multiprocessors);
+                                                    policy::usable(plan.device));
       }
       plan.second = policy::strip_dx(p, launch, plan.column_blocks, plan.device);
       plan.second.function = kernels.strip_dx;

@@ -21,6 +21,21 @@
 
 namespace fusednorm::cuda::policy {
 
+/// Multiprocessors that launches may fill.
+inline std::int64_t usable(const Device& device) {
+  return device.multiprocessors - device.reserved_multiprocessors;
+}
+
+/// Clusters of `blocks` blocks, of which a multiprocessor holds two, that the device runs at once.
+/// One that is not among them would run after all others, alone.
+inline std::int64_t resident_clusters(int blocks, const Device& device) {
+  const int known = blocks == 2   ? device.resident_clusters[0]
+                    : blocks == 4 ? device.resident_clusters[1]
+                                  : device.resident_clusters[2];
+  const std::int64_t room = 2 * usable(device) / blocks;
+  return std::max<std::int64_t>(1, known > 0 ? std::min<std::int64_t>(known, room) : room);
+}
+
 inline bool has_clusters(const Device& device) {
   return device.compute_capability >= 90 && device.clusters;
 }
@@ -39,11 +54,12 @@ constexpr int least_cluster(std::int64_t segments) {
 }
 
 /// Blocks a row when rows alone do not fill the device: the largest cluster that leaves each block
-/// two warps and does not ask for more blocks than there are multiprocessors. 1: no cluster.
+/// four warps (rows of a few KB are not worth the way through other blocks' memory) and does not
+/// ask for more blocks than there are multiprocessors. 1: no cluster.
 inline int filling_cluster(std::int64_t rows, std::int64_t segments, const Device& device) {
   int blocks = 1;
-  while (blocks < max_cluster_blocks && segments >= 4 * blocks &&
-         rows * 2 * blocks <= device.multiprocessors) {
+  while (blocks < max_cluster_blocks && segments >= 8 * blocks &&
+         rows * 2 * blocks <= usable(device)) {
     blocks *= 2;
   }
   return blocks;
@@ -63,7 +79,8 @@ inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device
 /// row of partials and few of them must do.
 inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
   int blocks = blocks_per_row(rows, segments, device);
-  if (!has_clusters(device) || blocks == 0 || rows >= device.multiprocessors) return blocks;
+  if (!has_clusters(device) || blocks == 0 || rows >= usable(device) || segments < 16)
+    return blocks;
   while (blocks < max_cluster_blocks && segments >= 4 * blocks) blocks *= 2;
   return blocks;
 }
@@ -78,7 +95,7 @@ inline int most_backward_threads(const BackwardProblem& p) {
 /// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
 /// to give every multiprocessor a block.
 inline int row_groups(const BackwardProblem& p, int row_threads, const Device& device) {
-  return static_cast<int>(std::clamp<std::int64_t>(divide_up(p.rows, device.multiprocessors), 1,
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(p.rows, usable(device)), 1,
                                                    most_backward_threads(p) / row_threads));
 }
 
@@ -91,7 +108,7 @@ inline bool fits(std::size_t bytes, const Device& device) {
 /// split it.
 inline bool splits(std::int64_t rows, std::int64_t segments, std::int64_t slot_bytes,
                    const Device& device) {
-  return rows * 2 < device.multiprocessors ||
+  return rows * 2 < usable(device) ||
          !fits(static_cast<std::size_t>(segments * slot_bytes), device);
 }
 
@@ -144,7 +161,7 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
   if (p.rows == 0 || p.cols == 0) return launch;
 
   const Geometry g = forward_geometry(p);
-  const std::int64_t many = device.multiprocessors;
+  const std::int64_t many = usable(device);
   launch.vectors_per_thread = g.vectors;
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
@@ -174,9 +191,8 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     launch.threads_per_block = warps * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    const std::int64_t fit = std::max<std::int64_t>(
-        1,
-        many * resident_blocks(cluster > 1 ? cluster_threads : launch.threads_per_block) / cluster);
+    const std::int64_t fit = cluster > 1 ? resident_clusters(cluster, device)
+                                         : many * resident_blocks(launch.threads_per_block);
     launch.blocks = even_blocks(std::min(p.rows, fit), 1, period(p)) * cluster;
     set_ring(launch, wide_shared, forward_wide_ring(p, launch, false, device));
     return launch;
@@ -199,8 +215,7 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
 
 /// Blocks of a split row's first launch: a warp for each of `items` segments.
 inline std::int64_t split_moments_blocks(std::int64_t items, const Device& device) {
-  return std::min(divide_up(items, long_threads / warp_lanes),
-                  std::int64_t{device.multiprocessors});
+  return std::min(divide_up(items, long_threads / warp_lanes), usable(device));
 }
 
 /// A backward's main launch, and how its blocks share rows.
@@ -244,9 +259,8 @@ inline BackwardChoice backward_narrow(const BackwardProblem& p, const Device& de
   while (p.param_groups > 1 && threads % 64 == 0 && threads / g.lanes / 2 >= group_rows)
     threads /= 2;
   const int rows_at_once = threads / g.lanes;
-  const Writers writers(
-      p, group_rows, rows_at_once,
-      device.multiprocessors * std::int64_t{p.param_groups > 1 ? most / threads : 1});
+  const Writers writers(p, group_rows, rows_at_once,
+                        usable(device) * std::int64_t{p.param_groups > 1 ? most / threads : 1});
   launch.kernel = Kernel::narrow;
   launch.threads_per_block = threads;
   launch.blocks = writers.all;
@@ -265,7 +279,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   Launch launch;
   if (p.rows == 0 || p.cols == 0 || (!p.want_dx && !p.want_dresidual && !wants_sums(p))) return {};
   const Geometry g = backward_geometry(p);
-  const std::int64_t many = device.multiprocessors, group_rows = RowMap::of(p).rows_of(0);
+  const std::int64_t many = usable(device), group_rows = RowMap::of(p).rows_of(0);
   if (!p.has_dy) {
     launch.kernel = Kernel::copy;
     launch.lanes_per_row = launch.threads_per_block = copy_threads;
@@ -301,7 +315,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    const Writers writers(p, group_rows, 1, std::max<std::int64_t>(1, many / cluster));
+    const Writers writers(p, group_rows, 1, resident_clusters(cluster, device));
     launch.blocks = writers.all * cluster;
     set_ring(launch, backward_shared(p, launch.threads_per_block, 1, true, false),
              backward_ring(p, launch, 1, false, writers.most_rows, device));
@@ -317,8 +331,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.blocks = std::min(groups * chunks * divide_up(g.segments, strip_warps),
                            many * resident_blocks(strip_threads));
   if (p.source == Source::y) {
-    launch.shared_bytes =
-        static_cast<std::size_t>(strip_threads) * tile_bytes(g.vectors, row_dtype(p));
+    launch.shared_bytes = std::size_t{2} * strip_threads * tile_bytes(g.vectors, row_dtype(p));
   }
   return {launch, 1, chunks};
 }
@@ -329,8 +342,9 @@ inline Launch columns(const BackwardProblem& p, std::int64_t partials, const Dev
   Launch launch;
   const auto warps = static_cast<int>(
       std::clamp<std::int64_t>(divide_up(partials, partials_per_warp), 1, column_warps));
-  const std::int64_t fit = 4 * std::int64_t{device.multiprocessors} * (column_warps / warps);
+  const std::int64_t fit = 4 * usable(device) * (column_warps / warps);
   launch.kernel = Kernel::columns;
+  launch.dependent = device.compute_capability >= 90;
   launch.threads_per_block = warps * warp_lanes;
   launch.blocks_per_row = 1;
   launch.blocks = std::min(divide_up(p.cols, warp_lanes) * p.param_groups, fit);
@@ -341,8 +355,8 @@ inline Launch columns(const BackwardProblem& p, std::int64_t partials, const Dev
 inline Launch strip_dx(const BackwardProblem& p, Launch launch, std::int64_t column_blocks,
                        const Device& device) {
   const std::int64_t segments = backward_geometry(p).segments;
-  launch.blocks = column_blocks + std::min(p.rows * divide_up(segments, strip_segments),
-                                           2 * std::int64_t{device.multiprocessors});
+  launch.blocks =
+      column_blocks + std::min(p.rows * divide_up(segments, strip_segments), 2 * usable(device));
   return launch;
 }
 

@@ -38,8 +38,8 @@ inline constexpr int max_cluster_segments = max_cluster_blocks * cluster_threads
 /// Segments of a row that a block can hold.
 inline constexpr int max_block_segments = wide_threads / 32;
 /// Static shared memory of a kernel that has dynamic shared memory as well: at most this. Two sets
-/// of 64 segments' moments in f64.
-inline constexpr int most_static_bytes = 4 << 10;
+/// of 64 segments' moments in f64, and their mbarriers.
+inline constexpr int most_static_bytes = (4 << 10) + 32;
 
 /// Stages of a ring: kernels wait for a number of copies that must be a constant.
 inline constexpr int most_stages = 4;
