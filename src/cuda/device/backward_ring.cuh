@@ -13,6 +13,7 @@ template <typename Tile, bool from_y, bool whole>
 struct BackwardRing {
   using C = typename Tile::C;
   using Row = BackwardRow<Tile, from_y>;
+  static constexpr bool ringed = rings_exist<Tile, from_y>;
   RowRing ring;
   const std::byte* dy;      ///< the lane's first column of the first row that was not requested
   const std::byte* source;  ///< the same
@@ -38,7 +39,8 @@ struct BackwardRing {
     requested = taken = 0;
     move_inputs(a, row_of(0), first);
     dx = kept(row_address(a.dx, a.map, row_of(0), first));
-    if constexpr (rings_exist) {
+    if constexpr (ringed) {
+      drain(a);
 #pragma unroll 1
       for (int stage = 0; stage < a.ring.stages; ++stage) request(a, count, row_of, first, every);
     }
@@ -46,9 +48,8 @@ struct BackwardRing {
 
   template <typename RowOf>
   __device__ __forceinline__ void advance_inputs(const BackwardArguments& a, const RowOf& row_of,
-                                                 std::int64_t first) {
-    ++requested;
-    if (a.map.even_steps == 0) return move_inputs(a, row_of(requested), first);
+                                                 int to, std::int64_t first) {
+    if (a.map.even_steps == 0) return move_inputs(a, row_of(to), first);
     dy = kept(advance(dy, a.dy.step_bytes));
     source = kept(advance(source, a.source.step_bytes));
     statistics += a.statistics_step;
@@ -65,7 +66,7 @@ struct BackwardRing {
     }
     RowRing::requested();
     ring.next(a.ring);
-    advance_inputs(a, row_of, first);
+    advance_inputs(a, row_of, ++requested, first);
   }
 
   /// The row whose time has come. Its slot is given to the first that was not requested: at once,
@@ -74,7 +75,7 @@ struct BackwardRing {
   __device__ __forceinline__ void take(Row& here, const BackwardArguments& a, int count,
                                        const RowOf& row_of, std::int64_t first, Extent extent,
                                        bool exists, Extent every) {
-    if constexpr (rings_exist) {
+    if constexpr (ringed) {
       if (a.ring.stages != 0) {
         RowRing::wait(a.ring);
         here.template load<full>(a, ring.slot);
@@ -83,7 +84,7 @@ struct BackwardRing {
       }
     }
     here.template load<full>(a, dy, source, statistics, extent, exists);
-    advance_inputs(a, row_of, first);
+    if constexpr (ringed) advance_inputs(a, row_of, ++requested, first);
   }
 
   /// Writes the row's gradient, where it is wanted, and moves on.
@@ -91,19 +92,30 @@ struct BackwardRing {
   __device__ __forceinline__ void finish(Row& here, const BackwardArguments& a, int count,
                                          const RowOf& row_of, std::int64_t first, Extent extent,
                                          typename Row::Sums sums, C reciprocal_cols, Extent every) {
-    const bool ds_in_slot = !full && rings_exist && a.ring.stages != 0 && a.ds.data != nullptr;
-    here.template store<full>(
-        a, FromEither<Tile, full>{extent, ds_in_slot ? ring.slot : 0}, dx, extent, sums,
-        reciprocal_cols, [&] { return row_of(taken); }, first);
-    if (ds_in_slot) request(a, count, row_of, first, every);
+    const auto row = [&] { return row_of(taken); };
+    if constexpr (full || !ringed) {
+      here.template store<full>(a, FromMemory<Tile, full>{extent}, dx, extent, sums,
+                                reciprocal_cols, row, first);
+    } else {
+      const bool in_slot = a.ring.stages != 0 && a.ds.data != nullptr;
+      here.template store<full>(a, FromEither<Tile, full>{extent, in_slot ? ring.slot : 0}, dx,
+                                extent, sums, reciprocal_cols, row, first);
+      if (in_slot) request(a, count, row_of, first, every);
+    }
   }
 
   template <typename RowOf>
   __device__ __forceinline__ void advance_outputs(const BackwardArguments& a, const RowOf& row_of,
                                                   std::int64_t first) {
     ++taken;
+    if constexpr (!ringed) advance_inputs(a, row_of, taken, first);
     dx = kept(a.map.even_steps != 0 ? advance(dx, a.dx.step_bytes)
                                     : row_address(a.dx, a.map, row_of(taken), first));
+  }
+
+  /// Before a group begins, and at the end of a kernel.
+  __device__ __forceinline__ void drain(const BackwardArguments& a) const {
+    if constexpr (ringed && Tile::lanes != warp_lanes) RowRing::drain(a.ring);
   }
 };
 

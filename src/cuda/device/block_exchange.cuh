@@ -95,10 +95,10 @@ struct SharedSums {
   }
 
   /// Every thread of the block, or the cluster, calls it before the first sum.
-  __device__ __forceinline__ void start(Slots& slots, int blocks_per_row) {
+  static __device__ __forceinline__ void start(Slots& slots, int blocks_per_row, int warps) {
     for (int i = threadIdx.x; i < 2 * numbers; i += blockDim.x) slots.of[0][i] = 0;
     if constexpr (clustered)
-      rounds.start(2 * blocks_per_row * (threads / warp_lanes));
+      ClusterRounds(slots.barriers).start(2 * blocks_per_row * warps);
     else
       __syncthreads();
   }

@@ -89,6 +89,8 @@ __device__ __forceinline__ void cluster_send(std::uint32_t place, std::uint32_t 
 /// mbarriers take turns, as the slots do. A warp sends a row's part after it has read the row
 /// before, and sends the next only after all have sent this one: the slots of the row before the
 /// last have been read when they are written.
+/// Arrivals and waits have the scope of a block, as CUTLASS has it for the same purpose: at that of
+/// the cluster ptxas adds MEMBAR.ALL.GPU and CCTL.IVALL to each row.
 struct ClusterRounds {
   std::uint32_t barriers;  ///< two mbarriers, 8 bytes each
   int round = 0;

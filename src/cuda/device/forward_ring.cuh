@@ -44,7 +44,7 @@ struct ForwardRing {
   template <typename Index>
   __device__ __forceinline__ void request_first(const ForwardArguments& a, Index first,
                                                 Extent every) {
-    if constexpr (rings_exist) {
+    if constexpr (rings_exist<Tile>) {
 #pragma unroll 1
       for (int stage = 0; stage < a.ring.stages; ++stage) request(a, first, every);
     }
@@ -55,7 +55,7 @@ struct ForwardRing {
   template <bool full, typename Index>
   __device__ __forceinline__ void take(typename Tile::Values& values, const ForwardArguments& a,
                                        std::int64_t now, Index first, Extent extent, Extent every) {
-    if constexpr (rings_exist) {
+    if constexpr (rings_exist<Tile>) {
       if (a.ring.stages != 0) {
         RowRing::wait(a.ring);
         load_row<Tile, full>(values, FromSlot<Tile>{ring.slot}, a, nullptr, now, first, extent);
@@ -64,6 +64,11 @@ struct ForwardRing {
     }
     load_row<Tile, full>(values, FromMemory<Tile, full>{extent}, a, x, now, first, extent);
     advance_row(a, first);
+  }
+
+  /// At the end of a kernel.
+  __device__ __forceinline__ void drain(const ForwardArguments& a) const {
+    if constexpr (rings_exist<Tile> && Tile::lanes != warp_lanes) RowRing::drain(a.ring);
   }
 };
 

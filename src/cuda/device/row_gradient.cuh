@@ -75,8 +75,7 @@ struct BackwardRow {
   /// row's sums.
   template <bool full, bool want_columns, typename Gamma>
   __device__ __forceinline__ Sums sum(Extent extent, const Gamma& gamma, const Kept<Tile>& beta,
-                                      const Kept<Tile>& inverse, typename Tile::Values& dgamma,
-                                      typename Tile::Values& dbeta) {
+                                      typename Tile::Values& dgamma, typename Tile::Values& dbeta) {
     // Missing columns must not bring the mean, which may be NaN, into any sum.
     each_pair_cleared<Tile, full>(xhat, extent, [&](int p) {
       if constexpr (from_y) {
@@ -94,7 +93,7 @@ struct BackwardRow {
       // y - beta holds gamma already.
       const P factor = from_y ? dy : g[p];
       weighted = p == 0 ? mul(factor, xhat[p]) : multiply_add(factor, xhat[p], weighted);
-      if constexpr (from_y) xhat[p] = mul(xhat[p], inverse[p]);
+      if constexpr (from_y) xhat[p] = mul(xhat[p], reciprocal(own_gamma));
       if constexpr (want_columns) {
         dgamma[p] = multiply_add(dy, xhat[p], dgamma[p]);
         dbeta[p] = add(dbeta[p], dy);
@@ -133,15 +132,12 @@ template <typename Tile, bool from_y, bool keep_gamma>
 struct BackwardShared {
   using C = typename Tile::C;
   Kept<Tile> beta;
-  Kept<Tile> inverse;
   Kept<Tile> gamma;
   uint4* sums;
 
   __device__ __forceinline__ explicit BackwardShared(uint4* block)
-      : beta(block),
-        inverse(block + (from_y ? Tile::pieces * blockDim.x : 0)),
-        gamma(block + (from_y ? 2 : 0) * Tile::pieces * blockDim.x) {
-    sums = block + ((from_y ? 2 : 0) + (keep_gamma ? 1 : 0)) * Tile::pieces * blockDim.x;
+      : beta(block), gamma(block + (from_y ? Tile::pieces * blockDim.x : 0)) {
+    sums = block + ((from_y ? 1 : 0) + (keep_gamma ? 1 : 0)) * Tile::pieces * blockDim.x;
   }
 
   template <typename Index>
@@ -151,12 +147,6 @@ struct BackwardShared {
     load_parameters<Tile, from_y>(in_registers, a.parameters, first, extent,
                                   [&](const auto& values) { beta.store(values); });
     if constexpr (keep_gamma) gamma.store(in_registers);
-    if constexpr (from_y) {
-      typename Tile::Values reciprocals;
-#pragma unroll
-      for (int p = 0; p < Tile::pairs; ++p) reciprocals[p] = reciprocal(in_registers[p]);
-      inverse.store(reciprocals);
-    }
   }
 
   /// The column sums are added up even where neither dgamma nor dbeta is wanted: a second loop
@@ -167,10 +157,9 @@ struct BackwardShared {
                                                         typename Tile::Values& dgamma,
                                                         typename Tile::Values& dbeta) const {
     if constexpr (keep_gamma)
-      return here.template sum<full, want_columns>(extent, gamma, beta, inverse, dgamma, dbeta);
+      return here.template sum<full, want_columns>(extent, gamma, beta, dgamma, dbeta);
     else
-      return here.template sum<full, want_columns>(extent, in_registers, beta, inverse, dgamma,
-                                                   dbeta);
+      return here.template sum<full, want_columns>(extent, in_registers, beta, dgamma, dbeta);
   }
 };
 

@@ -111,9 +111,9 @@ __device__ __forceinline__ void load_gradient_and_source(
     constexpr int size = dy_size.value, source_size = from_y ? size : own;
     Words<Tile, size> dy_words;
     Words<Tile, source_size> source_words;
-    from.template load<size>(dy_words, dy, Slot::dy);
-    from.template load<source_size>(source_words, source_row,
-                                    Slot::dy + Tile::vectors * vector_planes<Tile, size>);
+    from.template load_two<source_size, size>(source_words, source_row,
+                                              Slot::dy + Tile::vectors * vector_planes<Tile, size>,
+                                              dy_words, dy, Slot::dy);
     unpack_tile<Tile, size>(gradient, dy_words, full ? a.row_dtype : a.dy.dtype);
     unpack_tile<Tile, source_size>(source, source_words,
                                    full || !from_y ? a.row_dtype : a.dy.dtype);

@@ -12,10 +12,12 @@
 namespace fusednorm::cuda {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-inline constexpr bool rings_exist = false;
+inline constexpr bool copies_exist = false;
 #else
-inline constexpr bool rings_exist = true;
+inline constexpr bool copies_exist = true;
 #endif
+template <typename Tile, bool from_y = false>
+inline constexpr bool rings_exist = copies_exist&& has_ring(sizeof(typename Tile::Storage), from_y);
 
 /// Bytes from one 16-byte piece of a lane's part of a row to its next: a warp's lanes lie side by
 /// side, so that no two meet in a bank.
@@ -129,6 +131,17 @@ template <typename Tile, bool full>
 struct FromMemory {
   Extent extent;
 
+  /// Of two arrays, all loads before the first is used.
+  template <int size, int other_size>
+  __device__ __forceinline__ void load_two(Words<Tile, size>& words, const std::byte* at, int,
+                                           Words<Tile, other_size>& other,
+                                           const std::byte* other_at, int) const {
+    with_access<Tile, full>(extent, [&](auto access) {
+      load_tile_words<Tile, size, access.value>(words, at, extent);
+      load_tile_words<Tile, other_size, access.value>(other, other_at, extent);
+    });
+  }
+
   template <int size>
   __device__ __forceinline__ void load(Words<Tile, size>& words, const std::byte* at, int) const {
     with_access<Tile, full>(
@@ -138,6 +151,14 @@ struct FromMemory {
 template <typename Tile>
 struct FromSlot {
   unsigned slot;
+
+  template <int size, int other_size>
+  __device__ __forceinline__ void load_two(Words<Tile, size>& words, const std::byte* at, int plane,
+                                           Words<Tile, other_size>& other,
+                                           const std::byte* other_at, int other_plane) const {
+    load<size>(words, at, plane);
+    load<other_size>(other, other_at, other_plane);
+  }
 
   /// `plane`: how many pieces of other arrays lie before this one's.
   template <int size>
@@ -162,12 +183,20 @@ struct FromEither {
   template <int size>
   __device__ __forceinline__ void load(Words<Tile, size>& words, const std::byte* at,
                                        int plane) const {
-    if (rings_exist && slot != 0)
+    if (rings_exist<Tile> && slot != 0)
       FromSlot<Tile>{slot}.template load<size>(words, at, plane);
     else
       FromMemory<Tile, full>{extent}.template load<size>(words, at, plane);
   }
 };
+
+/// What lies behind the ring in a block's dynamic shared memory. Where code has no ring the address
+/// is a constant, which saves registers: plans set nothing aside there.
+template <typename Tile, bool from_y = false>
+__device__ __forceinline__ uint4* behind_ring(uint4* shared, const Ring& ring) {
+  return has_ring(sizeof(typename Tile::Storage), from_y) ? shared + ring.bytes / vector_bytes
+                                                          : shared;
+}
 
 /// A lane's place in the ring.
 struct RowRing {
@@ -191,15 +220,27 @@ struct RowRing {
   /// this row.
   static __device__ __forceinline__ void wait(const Ring& ring) {
 #if __CUDA_ARCH__ >= 800
-    static_assert(most_stages == 4);
+    static_assert(most_stages == 6);
     if (ring.stages == 2)
       asm volatile("cp.async.wait_group 1;" ::: "memory");
     else if (ring.stages == 3)
       asm volatile("cp.async.wait_group 2;" ::: "memory");
     else if (ring.stages == 4)
       asm volatile("cp.async.wait_group 3;" ::: "memory");
+    else if (ring.stages == 5)
+      asm volatile("cp.async.wait_group 4;" ::: "memory");
+    else if (ring.stages == 6)
+      asm volatile("cp.async.wait_group 5;" ::: "memory");
     else
       asm volatile("cp.async.wait_group 0;" ::: "memory");
+#endif
+  }
+
+  /// Until nothing is under way. Lanes without a row have zeros copied that nobody waits for:
+  /// before a slot gets other copies, and before the block leaves, they must have come.
+  static __device__ __forceinline__ void drain(const Ring& ring) {
+#if __CUDA_ARCH__ >= 800
+    if (ring.stages != 0) asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
   }
 

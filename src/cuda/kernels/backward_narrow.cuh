@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
   using T = Tile<S, lanes_ == 0 ? warp_lanes / 2 : lanes_, vectors,
                  lanes_ == warp_lanes && !roomy ? vectors - 1 : 0, lanes_ == 0>;
   using C = typename T::C;
-  let_next_launch_start();
+  if (a.partials != nullptr) let_next_launch_start();
   extern __shared__ uint4 dynamic_shared[];
-  const BackwardShared<T, from_y, !gamma_fits<T>> shared(dynamic_shared +
-                                                         a.ring.bytes / vector_bytes);
+  const BackwardShared<T, from_y, !gamma_fits<T>> shared(
+      behind_ring<T, from_y>(dynamic_shared, a.ring));
   const RowLanes<lanes_> lanes(a.lanes_log2);
   const int lane = lanes.lane(), in_warp = lanes.row_in_warp(),
             rows_per_warp = lanes.rows_per_warp();
@@ -108,6 +108,7 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
                         warp_lanes, first, in_warp == 0 ? every : every.none());
     }
   }
+  ring.drain(a);
 }
 
 }  // namespace fusednorm::cuda

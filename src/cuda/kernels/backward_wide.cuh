@@ -11,12 +11,12 @@ namespace fusednorm::cuda {
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename S, int vectors, bool from_y, bool clustered, bool whole, bool roomy>
-__global__ void __launch_bounds__(clustered                          ? cluster_threads
-                                  : gamma_fits<Tile<S, 32, vectors>> ? wide_threads
-                                                                     : stretched_threads,
+__global__ void __launch_bounds__(clustered                                     ? cluster_threads
+                                  : gamma_fits<Tile<S, 32, vectors>> && !from_y ? wide_threads
+                                                                                : stretched_threads,
                                   clustered&& whole ? 2 : 1) backward_wide(BackwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
-  let_next_launch_start();
+  if (a.partials != nullptr) let_next_launch_start();
   using T = WideTile<S, vectors, roomy, whole>;
   using C = typename T::C;
   using Sums = SharedSums<C, clustered, !whole>;
@@ -31,10 +31,10 @@ __global__ void __launch_bounds__(clustered                          ? cluster_t
   const int segment = rank * warps + warp - row_group * warps;
   const WidePlace<T, whole> own(a, segment, lane);
   // Rows that are not whole segments need more registers to find their way.
-  const BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(dynamic_shared +
-                                                                   a.ring.bytes / vector_bytes);
+  const BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(
+      behind_ring<T, from_y>(dynamic_shared, a.ring));
+  Sums::start(slots, a.blocks_per_row, blockDim.x / warp_lanes);
   Sums sums(slots, segments, segment, row_group, warps);
-  sums.start(slots, a.blocks_per_row);
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
   const unsigned writers = static_cast<unsigned>(a.writers);
   const unsigned cluster = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
@@ -43,9 +43,8 @@ __global__ void __launch_bounds__(clustered                          ? cluster_t
   // Rows that are left over at the end go to the first groups of all blocks.
   const unsigned index = row_group * writers + writer;
   BackwardRing<T, from_y, whole> ring(a, dynamic_shared);
-  BackwardRow<T, from_y> here;
   for (std::int64_t group = cluster / writers; group < a.map.groups; group += clusters / writers) {
-    const int own_rows = rows_of_thread(index, a.map.rows_of(group), a);
+    const int own_rows = ring.ringed ? rows_of_thread(index, a.map.rows_of(group), a) : 0;
     const auto row_of = [&](int i) { return a.map.row_of(group, index + i * a.index_step); };
     ring.begin(a, own_rows, row_of, own.first, own.extent);
     typename T::Values gamma, dgamma, dbeta;
@@ -53,7 +52,11 @@ __global__ void __launch_bounds__(clustered                          ? cluster_t
     fill(dgamma, both(C(0)));
     fill(dbeta, both(C(0)));
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
-      const int end = min(own_rows, (chunk + 1) * rows_per_partial);
+      // Without a ring the number of rows is found anew rather than kept in a register.
+      const int own_now =
+          ring.ringed ? own_rows : rows_of_thread(index, a.map.rows_of(found_anew(group)), a);
+      const int end = kept(min(own_now, ring.taken + rows_per_partial));
+      BackwardRow<T, from_y> here;
       while (ring.taken < end) {
         ring.template take<whole>(here, a, own_rows, row_of, own.first, own.extent, true,
                                   own.extent);

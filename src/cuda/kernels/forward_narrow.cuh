@@ -59,7 +59,9 @@ struct ForwardParameters {
     const int warp = threadIdx.x / warp_lanes;
     if (warp < 2) {
       load_table<Tile>(gamma, a.parameters, warp == 0 ? Table::beta : Table::gamma, first, extent);
-      (warp == 0 ? kept_beta : kept_gamma).store(gamma);
+      Kept<Tile> table = kept_beta;
+      if (warp == 1) table.own = kept_gamma.own;
+      table.store(gamma);
     }
     __syncthreads();
     if constexpr (!keep_gamma) kept_gamma.load(gamma);
@@ -113,7 +115,7 @@ __global__ void __launch_bounds__(
   const bool for_block = a.map.groups == 1;
   const int place = for_block ? 0 : threadIdx.x / warp_lanes;
   const int places = for_block ? 1 : narrow_threads / warp_lanes;
-  uint4* const kept_at = dynamic_shared + a.ring.bytes / vector_bytes;
+  uint4* const kept_at = behind_ring<T>(dynamic_shared, a.ring);
   const Kept<T> kept_beta(kept_at, place), kept_gamma(kept_at, places + place);
   ForwardParameters<T, keep, keep_beta> parameters(kept_gamma, kept_beta);
   const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols)),
@@ -151,6 +153,7 @@ __global__ void __launch_bounds__(
         work(std::false_type(), lanes_ == warp_lanes || row < a.map.rows ? every : every.none());
     }
   } while (row - in_warp < a.map.rows);
+  ring.drain(a);
 }
 
 }  // namespace fusednorm::cuda

@@ -50,8 +50,9 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   // Where registers do not suffice: beta, then gamma.
   constexpr bool keep_gamma =
       !gamma_fits_forward<T> || wide_keeps_gamma(sizeof(S), clustered, whole);
-  constexpr bool keep_beta = !whole || keep_gamma || wide_keeps_beta(sizeof(S), T::vectors);
-  uint4* const kept_at = dynamic_shared + a.ring.bytes / vector_bytes;
+  constexpr bool keep_beta =
+      !whole || keep_gamma || wide_keeps_beta(sizeof(S), T::vectors, clustered);
+  uint4* const kept_at = behind_ring<T>(dynamic_shared, a.ring);
   ForwardParameters<T, keep_gamma, keep_beta> parameters(Kept<T>(kept_at + T::pieces * blockDim.x),
                                                          Kept<T>(kept_at));
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),

@@ -25,7 +25,7 @@ cudaError_t code_has_clusters(bool& result) {
   return error;
 }
 
-cudaError_t count_clusters(std::array<int, 3>& resident) {
+cudaError_t count_clusters(std::array<int, 3>& resident, bool& clusters) {
   for (int i = 0; i < 3; ++i) {
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
@@ -39,6 +39,8 @@ cudaError_t count_clusters(std::array<int, 3>& resident) {
     const cudaError_t error =
         cudaOccupancyMaxActiveClusters(&resident[i], cluster_kernel(), &config);
     if (error != cudaSuccess) return error;
+    // Where not even one runs, plans do without.
+    if (resident[i] == 0) clusters = false;
   }
   return cudaSuccess;
 }
@@ -50,7 +52,8 @@ cudaError_t ask_of_clusters(int ordinal, Device& device) {
   if (error == cudaSuccess && current != ordinal) error = cudaSetDevice(ordinal);
   if (error != cudaSuccess) return error;
   error = code_has_clusters(device.clusters);
-  if (error == cudaSuccess && device.clusters) error = count_clusters(device.resident_clusters);
+  if (error == cudaSuccess && device.clusters)
+    error = count_clusters(device.resident_clusters, device.clusters);
   if (current == ordinal) return error;
   const cudaError_t back = cudaSetDevice(current);
   return error == cudaSuccess ? back : error;

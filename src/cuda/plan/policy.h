@@ -67,8 +67,9 @@ inline int filling_cluster(std::int64_t rows, std::int64_t segments, const Devic
 
 /// Blocks a row of a cluster launch, or 1 where a block holds the row and rows fill the device, or
 /// 0 where no cluster can hold it.
-inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
-  const bool fits_block = segments <= max_block_segments;
+inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device,
+                          int block_segments = max_block_segments) {
+  const bool fits_block = segments <= block_segments;
   if (!has_clusters(device)) return fits_block ? 1 : 0;
   if (segments > max_cluster_segments) return 0;
   const int filling = filling_cluster(rows, segments, device);
@@ -77,8 +78,11 @@ inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device
 
 /// Backward, with fewer rows than multiprocessors: the largest cluster, for each cluster leaves a
 /// row of partials and few of them must do.
-inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
-  int blocks = blocks_per_row(rows, segments, device);
+inline int backward_blocks_per_row(const BackwardProblem& p, std::int64_t segments,
+                                   const Device& device) {
+  const std::int64_t rows = p.rows;
+  const int most = p.source == Source::y ? stretched_threads : wide_threads;
+  int blocks = blocks_per_row(rows, segments, device, most / warp_lanes);
   if (!has_clusters(device) || blocks == 0 || rows >= usable(device) || segments < 16)
     return blocks;
   while (blocks < max_cluster_blocks && segments >= 4 * blocks) blocks *= 2;
@@ -95,8 +99,9 @@ inline int most_backward_threads(const BackwardProblem& p) {
 /// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
 /// to give every multiprocessor a block.
 inline int row_groups(const BackwardProblem& p, int row_threads, const Device& device) {
-  return static_cast<int>(std::clamp<std::int64_t>(divide_up(p.rows, usable(device)), 1,
-                                                   most_backward_threads(p) / row_threads));
+  const int most = p.source == Source::y ? stretched_threads : most_backward_threads(p);
+  return static_cast<int>(
+      std::clamp<std::int64_t>(divide_up(p.rows, usable(device)), 1, most / row_threads));
 }
 
 /// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
@@ -140,20 +145,29 @@ std::int64_t period(const Problem& p) {
 inline Ring forward_wide_ring(const ForwardProblem& p, const Launch& l, bool whole,
                               const Device& device) {
   const bool clustered = l.kernel == Kernel::cluster;
+  if (!has_ring(size_of(row_dtype(p)), false)) return {};
   return ring_of(forward_planes(p, forward_wide_vectors(p, clustered, whole)), l.threads_per_block,
                  forward_wide_shared(p, l.threads_per_block, clustered, whole) + most_static_bytes,
                  resident_blocks(clustered ? cluster_threads : l.threads_per_block),
                  divide_up(p.rows, l.blocks / l.blocks_per_row), device);
 }
 
+/// Whether every warp of every block has a whole segment of a plain row: most such rows are aligned
+/// and take the kernel for whole rows.
+inline bool whole_clusters(const BackwardProblem& p, const Geometry& g, int blocks_per_row) {
+  return p.source == Source::x && is_plain(p) && p.cols == g.segments * g.segment_cols() &&
+         g.segments % blocks_per_row == 0;
+}
+
 /// The ring of a backward block: `groups` groups of threads, each with a row at a time.
 inline Ring backward_ring(const BackwardProblem& p, const Launch& l, int groups, bool whole,
                           std::int64_t most_rows, const Device& device) {
   const bool clustered = l.kernel == Kernel::cluster;
+  if (!has_ring(size_of(row_dtype(p)), p.source == Source::y)) return {};
   return ring_of(
       backward_planes(p, backward_vectors(p, clustered, whole)), l.threads_per_block,
       backward_shared(p, l.threads_per_block, groups, clustered, whole) + most_static_bytes,
-      resident_blocks(l.threads_per_block), most_rows, device);
+      clustered ? (whole ? 2 : 1) : resident_blocks(l.threads_per_block), most_rows, device);
 }
 
 inline Launch forward(const ForwardProblem& p, const Device& device) {
@@ -174,9 +188,12 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     launch.blocks = std::min(divide_up(p.rows, rows_per_block), many * resident);
     launch.blocks = even_blocks(launch.blocks, rows_per_block, period(p));
     const std::size_t other = forward_narrow_shared(p);
-    set_ring(launch, other,
-             ring_of(forward_planes(p, forward_narrow_vectors(p)), narrow_threads, other, resident,
-                     divide_up(p.rows, launch.blocks * rows_per_block), device));
+    Ring ring;
+    if (has_ring(size_of(row_dtype(p)), false)) {
+      ring = ring_of(forward_planes(p, forward_narrow_vectors(p)), narrow_threads, other, resident,
+                     divide_up(p.rows, launch.blocks * rows_per_block), device);
+    }
+    set_ring(launch, other, ring);
     return launch;
   }
   const bool long_lanes =
@@ -290,7 +307,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
   if (g.segments == 1) return backward_narrow(p, device, launch);
-  const int cluster = backward_blocks_per_row(p.rows, g.segments, device);
+  const int cluster = backward_blocks_per_row(p, g.segments, device);
   const int row_threads = cluster == 1 ? static_cast<int>(g.segments) * warp_lanes : 0;
   // Whether rows are aligned is not known before run(): the worse case must fit.
   const auto shared_of = [&](int groups) {
@@ -315,7 +332,11 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    const Writers writers(p, group_rows, 1, resident_clusters(cluster, device));
+    // Only the kernel for whole rows leaves registers for a second block on a multiprocessor.
+    const std::int64_t resident = resident_clusters(cluster, device);
+    const Writers writers(
+        p, group_rows, 1,
+        whole_clusters(p, g, cluster) ? resident : std::max<std::int64_t>(1, resident / 2));
     launch.blocks = writers.all * cluster;
     set_ring(launch, backward_shared(p, launch.threads_per_block, 1, true, false),
              backward_ring(p, launch, 1, false, writers.most_rows, device));
@@ -331,7 +352,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.blocks = std::min(groups * chunks * divide_up(g.segments, strip_warps),
                            many * resident_blocks(strip_threads));
   if (p.source == Source::y) {
-    launch.shared_bytes = std::size_t{2} * strip_threads * tile_bytes(g.vectors, row_dtype(p));
+    launch.shared_bytes = std::size_t{strip_threads} * tile_bytes(g.vectors, row_dtype(p));
   }
   return {launch, 1, chunks};
 }

@@ -90,7 +90,7 @@ inline std::size_t forward_wide_shared(const ForwardProblem& p, int threads, boo
   const int bytes = tile_bytes(vectors, row);
   const bool gamma =
       stretched(bytes, forward_lane_registers) || wide_keeps_gamma(size_of(row), clustered, whole);
-  const bool beta = !whole || wide_keeps_beta(size_of(row), vectors);
+  const bool beta = !whole || wide_keeps_beta(size_of(row), vectors, clustered);
   const int arrays = gamma ? 2 : beta ? 1 : 0;
   return static_cast<std::size_t>(threads) * bytes * arrays;
 }
@@ -108,13 +108,13 @@ inline int backward_tile_bytes(const BackwardProblem& p, bool clustered, bool wh
   return tile_bytes(backward_vectors(p, clustered, whole), row_dtype(p));
 }
 
-/// Beta and 1 / gamma from y, gamma where registers do not suffice, and half the groups' sums of
+/// Beta from y, gamma where registers do not suffice, and half the groups' sums of
 /// dgamma and dbeta. A narrow block's groups are its warps.
 inline std::size_t backward_shared(const BackwardProblem& p, int threads, int groups,
                                    bool clustered, bool whole) {
   const int bytes = backward_tile_bytes(p, clustered, whole);
   const bool ragged = backward_geometry(p).segments > 1 && !whole;
-  const int arrays = (p.source == Source::y ? 2 : 0) +
+  const int arrays = (p.source == Source::y ? 1 : 0) +
                      (ragged || stretched(bytes, backward_lane_registers) ? 1 : 0);
   return static_cast<std::size_t>(threads) * bytes * arrays +
          static_cast<std::size_t>(groups / 2) * (threads / groups) * 2 * bytes;

@@ -60,8 +60,14 @@ cudaError_t allow_most_shared(const void* kernel) {
 }
 
 /// Code for older architectures, which the driver may have compiled for this device, does not wait
-/// for the launch before.
-bool waits_for_launch_before(const void* kernel) {
+/// for the launch before. In a graph the launch is an ordinary one: not every runtime and driver
+/// captures dependent ones.
+bool may_be_dependent(const void* kernel, Stream stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess ||
+      capture != cudaStreamCaptureStatusNone) {
+    return false;
+  }
   cudaFuncAttributes attributes{};
   return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
 }
@@ -94,7 +100,7 @@ Status launch(const char* name, const Launch& planned, bool aligned, void** argu
     cluster.val.clusterDim.x = static_cast<unsigned>(planned.blocks_per_row);
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
   }
-  if (planned.dependent && waits_for_launch_before(kernel)) {
+  if (planned.dependent && may_be_dependent(kernel, stream)) {
     cudaLaunchAttribute& dependent = attributes[config.numAttrs++];
     dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     dependent.val.programmaticStreamSerializationAllowed = 1;
