@@ -79,6 +79,9 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
     }
   });
   count_shared(w, active, shared, i.width, AccessKind::Store);
+  // What the copy will write is undefined until a wait: nobody may read it, nor what it held
+  // before.
+  for_each_active(active, [&](int lane) { forget_shared(w, shared[lane], i.width, lane); });
   copy.ticket = w.loads.issue(32 * sectors);
   w.copies.push_back(copy);
 }

@@ -15,6 +15,7 @@
 // docs/guarantees.md defines them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -38,6 +39,12 @@ struct Device {
   /// Whether kernels with clusters exist in the code that the device runs: from 9.0 on, unless the
   /// driver compiled PTX of an older architecture for it.
   bool clusters = true;
+  /// Clusters of 2, 4 and 8 blocks of 256 threads that the device runs at once, two blocks a
+  /// multiprocessor: fewer than multiprocessors suggest, where GPCs are not full. 0: not known.
+  std::array<int, 3> resident_clusters = {0, 0, 0};
+  /// Multiprocessors that grids leave to others, such as NCCL's kernels. Bits of dgamma and dbeta
+  /// depend on it, as they do on the device.
+  int reserved_multiprocessors = 0;
 };
 
 /// The facts of device `ordinal`. Makes CUDA runtime calls; do it once.
@@ -56,20 +63,34 @@ enum class Kernel : std::uint8_t {
   columns,  ///< backward, the second launch: dgamma and dbeta from partial sums
 };
 
+/// The rows that a block has in flight while it works on others: at the start of its dynamic shared
+/// memory, from sm_80 on.
+struct Ring {
+  int stages = 0;       ///< rows that each warp has requested ahead; 0: none
+  int stage_bytes = 0;  ///< of a block
+  int warp_bytes = 0;   ///< of a warp in a stage
+  int bytes = 0;        ///< of all stages
+};
+
 /// One launch, decided when the plan is made; a run fills in the arguments.
 struct Launch {
   Kernel kernel = Kernel::none;
   int lanes_per_row = 0;       ///< threads that share a row (a cluster's blocks together)
   int vectors_per_thread = 0;  ///< register tiles of 16 bytes each thread holds of a row
   int threads_per_block = 0;
-  int blocks_per_row = 0;   ///< cluster size, or parts of a split row
-  std::int64_t blocks = 0;  ///< grid size
-  std::size_t shared_bytes = 0;
+  int blocks_per_row = 0;          ///< cluster size, or parts of a split row
+  std::int64_t blocks = 0;         ///< grid size
+  std::size_t shared_bytes = 0;    ///< dynamic, the ring included
+  Ring ring;                       ///< used where rows start on a 16-byte boundary
   const void* function = nullptr;  ///< the kernel, for rows of any alignment
-  /// The kernel for rows that all start on a 16-byte boundary, which only a run can know, and its
-  /// shared memory. Null: `function` serves these, too.
+  /// The kernel for rows that all start on a 16-byte boundary, which only a run can know, its
+  /// shared memory and ring. Null: `function` serves these, too.
   const void* aligned_function = nullptr;
   std::size_t aligned_shared_bytes = 0;
+  Ring aligned_ring;
+  /// Set up while the launch before still runs, on whose results the kernel waits: where the code
+  /// that was loaded can, which a run asks (sm_90+).
+  bool dependent = false;
 };
 
 struct ForwardPlan {
@@ -88,6 +109,7 @@ struct BackwardPlan {
   std::int64_t column_blocks = 0;  ///< of the second launch of strips: those that sum columns
   std::int64_t writers = 0;        ///< blocks (clusters) that share the rows of a parameter group
   std::int64_t chunks = 0;         ///< partial sums that each of them leaves
+  std::int64_t most_rows = 0;      ///< that one thread takes of a parameter group
   std::int64_t partials = 0;       ///< rows of partial sums for each row of dgamma and dbeta
   std::size_t workspace_bytes = 0;
 };

@@ -7,29 +7,32 @@
 
 namespace fusednorm::cuda {
 
-/// Whether an array is read again: gamma, beta and partial sums are, and stay in the caches; x, dy,
-/// y and dx are not, and pass by them.
-enum class Reuse { none, soon };
-
-/// `count` words at base + offset, 16 bytes an access. The offset is an immediate, which the
-/// intrinsics would not make of it.
-template <int count, int offset, Reuse reuse>
-__device__ __forceinline__ void load_words(std::uint32_t* to, const std::byte* base) {
+/// Words at base + offset, 16 bytes an access; the offset is an immediate, which the intrinsics
+/// would not make of it. No access has a cache hint: y and dx are read by whoever comes next, and
+/// of what is larger than the L2 nothing would stay anyway.
+template <int count, int offset, typename Word>
+__device__ __forceinline__ void load_words(Word* to, const std::byte* base) {
   const std::size_t place = __cvta_generic_to_global(base);
-  if constexpr (count > 4) {
-    load_words<4, offset, reuse>(to, base);
-    load_words<count - 4, offset + 16, reuse>(to + 4, base);
-  } else if constexpr (count == 4 && reuse == Reuse::none) {
-    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4 + %5];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+  constexpr int most = vector_bytes / static_cast<int>(sizeof(Word));
+  if constexpr (count > most) {
+    load_words<most, offset>(to, base);
+    load_words<count - most, offset + vector_bytes>(to + most, base);
+  } else if constexpr (std::is_same_v<Word, double>) {
+    static_assert(count == 2);
+    asm volatile("ld.global.v2.f64 {%0, %1}, [%2 + %3];"
+                 : "=d"(to[0]), "=d"(to[1])
+                 : "l"(place), "n"(offset));
+  } else if constexpr (std::is_same_v<Word, float> && count == 4) {
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4 + %5];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "l"(place), "n"(offset));
+  } else if constexpr (std::is_same_v<Word, float>) {
+    asm volatile("ld.global.v2.f32 {%0, %1}, [%2 + %3];"
+                 : "=f"(to[0]), "=f"(to[1])
                  : "l"(place), "n"(offset));
   } else if constexpr (count == 4) {
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4 + %5];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "l"(place), "n"(offset));
-  } else if constexpr (reuse == Reuse::none) {
-    asm volatile("ld.global.cs.v2.u32 {%0, %1}, [%2 + %3];"
-                 : "=r"(to[0]), "=r"(to[1])
                  : "l"(place), "n"(offset));
   } else {
     asm volatile("ld.global.v2.u32 {%0, %1}, [%2 + %3];"
@@ -37,78 +40,36 @@ __device__ __forceinline__ void load_words(std::uint32_t* to, const std::byte* b
                  : "l"(place), "n"(offset));
   }
 }
-template <int count, int offset, Reuse reuse>
-__device__ __forceinline__ void load_words(float* to, const std::byte* base) {
-  const std::size_t place = __cvta_generic_to_global(base);
-  if constexpr (count > 4) {
-    load_words<4, offset, reuse>(to, base);
-    load_words<count - 4, offset + 16, reuse>(to + 4, base);
-  } else if constexpr (count == 4 && reuse == Reuse::none) {
-    asm volatile("ld.global.cs.v4.f32 {%0, %1, %2, %3}, [%4 + %5];"
-                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-                 : "l"(place), "n"(offset));
-  } else if constexpr (count == 4) {
-    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4 + %5];"
-                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-                 : "l"(place), "n"(offset));
-  } else if constexpr (reuse == Reuse::none) {
-    asm volatile("ld.global.cs.v2.f32 {%0, %1}, [%2 + %3];"
-                 : "=f"(to[0]), "=f"(to[1])
-                 : "l"(place), "n"(offset));
-  } else {
-    asm volatile("ld.global.v2.f32 {%0, %1}, [%2 + %3];"
-                 : "=f"(to[0]), "=f"(to[1])
-                 : "l"(place), "n"(offset));
-  }
-}
-template <int count, int offset, Reuse reuse>
-__device__ __forceinline__ void load_words(double* to, const std::byte* base) {
-  static_assert(count == 2);
-  const std::size_t place = __cvta_generic_to_global(base);
-  asm volatile("ld.global.cs.v2.f64 {%0, %1}, [%2 + %3];"
-               : "=d"(to[0]), "=d"(to[1])
-               : "l"(place), "n"(offset));
-}
 
-template <int count, int offset>
-__device__ __forceinline__ void store_words(std::byte* base, const std::uint32_t* from) {
+template <int count, int offset, typename Word>
+__device__ __forceinline__ void store_words(std::byte* base, const Word* from) {
   const std::size_t place = __cvta_generic_to_global(base);
-  if constexpr (count > 4) {
-    store_words<4, offset>(base, from);
-    store_words<count - 4, offset + 16>(base, from + 4);
+  constexpr int most = vector_bytes / static_cast<int>(sizeof(Word));
+  if constexpr (count > most) {
+    store_words<most, offset>(base, from);
+    store_words<count - most, offset + vector_bytes>(base, from + most);
+  } else if constexpr (std::is_same_v<Word, double>) {
+    static_assert(count == 2);
+    asm volatile("st.global.v2.f64 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "d"(from[0]),
+                 "d"(from[1])
+                 : "memory");
+  } else if constexpr (std::is_same_v<Word, float> && count == 4) {
+    asm volatile("st.global.v4.f32 [%0 + %1], {%2, %3, %4, %5};" ::"l"(place), "n"(offset),
+                 "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3])
+                 : "memory");
+  } else if constexpr (std::is_same_v<Word, float>) {
+    asm volatile("st.global.v2.f32 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "f"(from[0]),
+                 "f"(from[1])
+                 : "memory");
   } else if constexpr (count == 4) {
-    asm volatile("st.global.cs.v4.u32 [%0 + %1], {%2, %3, %4, %5};" ::"l"(place), "n"(offset),
+    asm volatile("st.global.v4.u32 [%0 + %1], {%2, %3, %4, %5};" ::"l"(place), "n"(offset),
                  "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
                  : "memory");
   } else {
-    asm volatile("st.global.cs.v2.u32 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "r"(from[0]),
+    asm volatile("st.global.v2.u32 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "r"(from[0]),
                  "r"(from[1])
                  : "memory");
   }
-}
-template <int count, int offset>
-__device__ __forceinline__ void store_words(std::byte* base, const float* from) {
-  const std::size_t place = __cvta_generic_to_global(base);
-  if constexpr (count > 4) {
-    store_words<4, offset>(base, from);
-    store_words<count - 4, offset + 16>(base, from + 4);
-  } else if constexpr (count == 4) {
-    asm volatile("st.global.cs.v4.f32 [%0 + %1], {%2, %3, %4, %5};" ::"l"(place), "n"(offset),
-                 "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3])
-                 : "memory");
-  } else {
-    asm volatile("st.global.cs.v2.f32 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "f"(from[0]),
-                 "f"(from[1])
-                 : "memory");
-  }
-}
-template <int count, int offset>
-__device__ __forceinline__ void store_words(std::byte* base, const double* from) {
-  static_assert(count == 2);
-  const std::size_t place = __cvta_generic_to_global(base);
-  asm volatile("st.global.cs.v2.f64 [%0 + %1], {%2, %3};" ::"l"(place), "n"(offset), "d"(from[0]),
-               "d"(from[1])
-               : "memory");
 }
 
 /// Two neighbouring elements, an access each; zero, or nothing, for those that do not exist.
@@ -200,13 +161,13 @@ __device__ __forceinline__ void with_access(Extent extent, const Body& body) {
 
 /// A lane's part of a tile from memory; `from` is the lane's first column. Columns that do not
 /// exist are zero.
-template <typename Tile, int size, Access access, Reuse reuse = Reuse::none>
+template <typename Tile, int size, Access access>
 __device__ __forceinline__ void load_tile_words(Words<Tile, size>& words, const std::byte* from,
                                                 Extent extent) {
   constexpr int vector = Tile::vector, in_pair = pair_words<size>,
                 vector_words = vector / 2 * in_pair;
   const auto whole = [&](auto k, const std::byte* at, auto offset) {
-    load_words<vector_words, offset.value, reuse>(words + k.value * vector_words, at);
+    load_words<vector_words, offset.value>(words + k.value * vector_words, at);
   };
   const auto one_by_one = [&](auto k, const std::byte* at, auto offset) {
 #pragma unroll
@@ -266,13 +227,12 @@ __device__ __forceinline__ void store_tile_words(std::byte* to, const Words<Tile
 }
 
 /// The same with conversion.
-template <typename Tile, bool full, int size, Reuse reuse = Reuse::none>
+template <typename Tile, bool full, int size>
 __device__ __forceinline__ void load_tile(typename Tile::Values& values, const std::byte* from,
                                           DType dtype, Extent extent) {
   Words<Tile, size> words;
-  with_access<Tile, full>(extent, [&](auto access) {
-    load_tile_words<Tile, size, access.value, reuse>(words, from, extent);
-  });
+  with_access<Tile, full>(
+      extent, [&](auto access) { load_tile_words<Tile, size, access.value>(words, from, extent); });
   unpack_tile<Tile, size>(values, words, dtype);
 }
 template <typename Tile, bool full, int size>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "device/rows.h"
+#include "fusednorm/cuda.h"
 #include "fusednorm/problem.h"
 
 namespace fusednorm::cuda {
@@ -25,6 +26,7 @@ struct ForwardArguments {
   RowArray sum;
   Parameters parameters;
   RowMap map;
+  Ring ring;   ///< its bytes are set aside also where it has no stages
   void* mean;  ///< null: not wanted
   void* rstd;
   void* moments;  ///< split rows only: [rows, segments] SegmentMoments
@@ -53,6 +55,7 @@ struct BackwardArguments {
   RowArray dresidual;
   Parameters parameters;
   RowMap map;
+  Ring ring;         ///< its bytes are set aside also where it has no stages
   const void* mean;  ///< null: zeros
   const void* rstd;
   void* partials;  ///< dgamma [groups * partial_count, cols], then dbeta; null: neither is wanted

@@ -16,16 +16,27 @@ template <typename C, bool clustered>
 struct MomentExchange {
   struct Slots {
     SegmentMoments<C> of[2][clustered ? max_cluster_segments : max_block_segments];
+    std::uint64_t barriers[clustered ? 2 : 1];
   };
+  ClusterRounds rounds;
 
-  static __device__ __forceinline__ void share(SegmentMoments<C>* slots,
-                                               const SegmentMoments<C>& own, int segment,
-                                               const ForwardArguments& a) {
+  __device__ __forceinline__ MomentExchange(Slots& slots, const ForwardArguments& a)
+      : rounds(slots.barriers) {
+    if constexpr (clustered) rounds.start(a.blocks_per_row * blockDim.x / warp_lanes);
+  }
+
+  __device__ __forceinline__ void share(SegmentMoments<C>* slots, const SegmentMoments<C>& own,
+                                        int segment, const ForwardArguments& a) {
     if constexpr (clustered) {
       const int lane = threadIdx.x % warp_lanes;
-      if (segment < a.segments && lane < a.blocks_per_row)
-        cluster_write(slots + segment, lane, own.settled());
-      cluster_barrier();
+      if (lane < a.blocks_per_row) {
+        if (segment < a.segments)
+          cluster_send(static_cast<std::uint32_t>(__cvta_generic_to_shared(slots + segment)),
+                       rounds.barrier(), lane, own.settled());
+        else
+          cluster_pass(rounds.barrier(), lane);
+      }
+      rounds.wait();
     } else {
       if (segment < a.segments && threadIdx.x % warp_lanes == 0) slots[segment] = own.settled();
       __syncthreads();
@@ -44,7 +55,9 @@ struct SharedSums {
   static constexpr int numbers = 2 * max_cluster_segments;
   struct alignas(16) Slots {
     C of[2][numbers];
+    std::uint64_t barriers[clustered ? 2 : 1];
   };
+  ClusterRounds rounds;
   unsigned own;      ///< where this lane's half of the warp leaves its sum
   unsigned read;     ///< what this lane reads
   int to_other_set;  ///< bytes from the set in use to the other
@@ -55,7 +68,8 @@ struct SharedSums {
   int threads;
 
   __device__ __forceinline__ SharedSums(Slots& slots, int segments, int segment, int group,
-                                        int warps) {
+                                        int warps)
+      : rounds(slots.barriers) {
     const int lane = threadIdx.x % warp_lanes, half = lane / half_warp, in_half = lane % half_warp;
     const bool few = segments <= few_segments;
     pitch = few ? few_segments : (segments + half_warp - 1) / half_warp * half_warp;
@@ -80,10 +94,11 @@ struct SharedSums {
     }
   }
 
-  static __device__ __forceinline__ void clear(Slots& slots) {
+  /// Every thread of the block, or the cluster, calls it before the first sum.
+  static __device__ __forceinline__ void start(Slots& slots, int blocks_per_row, int warps) {
     for (int i = threadIdx.x; i < 2 * numbers; i += blockDim.x) slots.of[0][i] = 0;
     if constexpr (clustered)
-      cluster_barrier();
+      ClusterRounds(slots.barriers).start(2 * blocks_per_row * warps);
     else
       __syncthreads();
   }
@@ -93,8 +108,13 @@ struct SharedSums {
     const C warp_sum = lanes_sum_halves<warp_lanes>(a, b, upper != 0, every_lane);
     if constexpr (clustered) {
       const int in_half = threadIdx.x % half_warp;
-      if (writes != 0 && in_half < blocks_per_row) cluster_write(own, in_half, warp_sum);
-      cluster_barrier();
+      if (in_half < blocks_per_row) {
+        if (writes != 0)
+          cluster_send(own, rounds.barrier(), in_half, warp_sum);
+        else
+          cluster_pass(rounds.barrier(), in_half);
+      }
+      rounds.wait();
     } else {
       if (writes != 0) store_shared(own, warp_sum);
       asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");

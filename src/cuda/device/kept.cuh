@@ -46,6 +46,10 @@ struct Kept {
       own[p / pairs_per_piece * warp_lanes] = piece;
     }
   }
+  __device__ __forceinline__ void load(typename Tile::Values& values) const {
+#pragma unroll
+    for (int p = 0; p < Tile::pairs; ++p) values[p] = (*this)[p];
+  }
   __device__ __forceinline__ Pair<C> operator[](int p) const {
     const uint4 piece = own[p / pairs_per_piece * warp_lanes];
     Pair<C> pairs[pairs_per_piece];

@@ -21,8 +21,8 @@ __device__ __forceinline__ void load_parameter(typename Tile::Values& values,
   }
   extent.vectorised = parameters.vectorised != 0;
   with_size<Tile>(static_cast<int>(size_of(parameters.dtype)), [&](auto size) {
-    load_tile<Tile, false, size.value, Reuse::soon>(values, table + first * size.value,
-                                                    parameters.dtype, extent);
+    load_tile<Tile, false, size.value>(values, table + first * size.value, parameters.dtype,
+                                       extent);
   });
 }
 
@@ -33,28 +33,36 @@ __device__ __forceinline__ void keep_converted(typename Tile::Values& values) {
   for (int p = 0; p < Tile::pairs; ++p) values[p] = {kept(values[p].x), kept(values[p].y)};
 }
 
+enum class Table { beta, gamma };
+
+/// A lane's part of one row of a table, as it is computed with.
+template <typename Tile>
+__device__ __forceinline__ void load_table(typename Tile::Values& values,
+                                           const Parameters& parameters, Table table,
+                                           std::int64_t first, Extent extent) {
+  using C = typename Tile::C;
+  const bool is_gamma = table == Table::gamma;
+  load_parameter<Tile>(values, is_gamma ? parameters.gamma : parameters.beta, parameters, first,
+                       extent, is_gamma ? C(1) : C(0));
+  if (is_gamma && parameters.gamma_offset != 0 && parameters.gamma != nullptr) {
+    const Pair<C> offset = both(static_cast<C>(parameters.gamma_offset));
+#pragma unroll
+    for (int p = 0; p < Tile::pairs; ++p) values[p] = add(values[p], offset);
+  }
+  keep_converted<Tile>(values);
+}
+
 /// take_beta(values), where beta is wanted, then gamma in `values`. One loop for both, so that the
 /// code that reads a table exists once.
 template <typename Tile, bool want_beta, typename TakeBeta>
 __device__ __forceinline__ void load_parameters(typename Tile::Values& values,
                                                 const Parameters& parameters, std::int64_t first,
                                                 Extent extent, const TakeBeta& take_beta) {
-  using C = typename Tile::C;
 #pragma unroll 1
   for (int which = want_beta ? 0 : 1; which < 2; ++which) {
-    load_parameter<Tile>(values, which == 0 ? parameters.beta : parameters.gamma, parameters, first,
-                         extent, which == 0 ? C(0) : C(1));
-    if (which == 0) {
-      keep_converted<Tile>(values);
-      take_beta(values);
-    }
+    load_table<Tile>(values, parameters, which == 0 ? Table::beta : Table::gamma, first, extent);
+    if (which == 0) take_beta(values);
   }
-  if (parameters.gamma_offset != 0 && parameters.gamma != nullptr) {
-    const Pair<C> offset = both(static_cast<C>(parameters.gamma_offset));
-#pragma unroll
-    for (int p = 0; p < Tile::pairs; ++p) values[p] = add(values[p], offset);
-  }
-  keep_converted<Tile>(values);
 }
 
 }  // namespace fusednorm::cuda

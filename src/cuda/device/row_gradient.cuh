@@ -3,6 +3,7 @@
 // over columns, and its gradient.
 #pragma once
 
+#include "device/dependent_launch.cuh"
 #include "device/kept.cuh"
 #include "device/parameters.cuh"
 #include "device/row_output.cuh"
@@ -32,65 +33,49 @@ __device__ __forceinline__ norms::GradientSums<C> sum_segments(const norms::Grad
   return total;
 }
 
-/// Where a lane's part of a row lies.
-template <typename C, bool from_y>
-struct BackwardPlace {
-  const std::byte* dy;
-  const std::byte* source;
-  std::byte* dx;
-  std::int64_t statistics;  ///< bytes from the first mean, and rstd, to this row's
-
-  /// `first` is the lane's first column.
-  __device__ __forceinline__ BackwardPlace(const BackwardArguments& a, std::int64_t row,
-                                           std::int64_t first) {
-    move(a, row, first);
-  }
-  __device__ __forceinline__ void move(const BackwardArguments& a, std::int64_t row,
-                                       std::int64_t first) {
-    dy = kept(static_cast<const std::byte*>(row_address(a.dy, a.map, row, first)));
-    source = kept(static_cast<const std::byte*>(row_address(a.source, a.map, row, first)));
-    dx = kept(row_address(a.dx, a.map, row, first));
-    statistics = row * static_cast<int>(sizeof(C));
-  }
-
-  /// The row that this lane takes next; row_of() is asked only where steps are not even.
-  template <typename Row>
-  __device__ __forceinline__ void next(const BackwardArguments& a, const Row& row_of,
-                                       std::int64_t first) {
-    if (a.map.even_steps == 0) return move(a, row_of(), first);
-    dy = kept(advance(dy, a.dy.step_bytes));
-    source = kept(advance(source, a.source.step_bytes));
-    dx = kept(advance(dx, a.dx.step_bytes));
-    statistics += a.statistics_step;
-  }
-};
-
-/// A lane's part of one row. Once loaded, `g` holds dy * gamma and `xhat` the normalised row:
+/// A lane's part of one row. Once summed, `g` holds dy * gamma and `xhat` the normalised row:
 /// nothing is computed twice, and no more registers are live than the two.
 template <typename Tile, bool from_y>
 struct BackwardRow {
   using C = typename Tile::C;
   using P = Pair<C>;
   using Sums = norms::GradientSums<C>;
-  using Place = BackwardPlace<C, from_y>;
-  typename Tile::Values g;
-  typename Tile::Values xhat;
+  typename Tile::Values g;     ///< as loaded: dy
+  typename Tile::Values xhat;  ///< as loaded: x, the stored sum or y
+  C mean;
   C rstd;
+
+  /// From memory; mean and rstd lie `statistics` bytes into their arrays.
+  template <bool full>
+  __device__ __forceinline__ void load(const BackwardArguments& a, const std::byte* dy,
+                                       const std::byte* source, std::int64_t statistics,
+                                       Extent extent, bool exists) {
+    load_gradient_and_source<Tile, full, from_y>(g, xhat, FromMemory<Tile, full>{extent}, a, dy,
+                                                 source);
+    rstd = exists ? *advance(static_cast<const C*>(a.rstd), statistics) : C(0);
+    mean = 0;
+    if constexpr (!from_y) {
+      if (a.mean != nullptr && exists) mean = *advance(static_cast<const C*>(a.mean), statistics);
+    }
+  }
+
+  /// From a slot that was requested and waited for.
+  template <bool full>
+  __device__ __forceinline__ void load(const BackwardArguments& a, unsigned slot) {
+    load_gradient_and_source<Tile, full, from_y>(g, xhat, FromSlot<Tile>{slot}, a, nullptr,
+                                                 nullptr);
+    rstd = load_shared<C>(slot);
+    mean = 0;
+    if constexpr (!from_y) {
+      if (a.mean != nullptr) mean = load_shared<C>(slot + static_cast<unsigned>(sizeof(C)));
+    }
+  }
 
   /// Adds to the column sums, which need no sum over the row, and returns the lane's share of the
   /// row's sums.
-  template <bool full, bool want_columns, typename Gamma, typename Beta>
-  __device__ __forceinline__ Sums load(const BackwardArguments& a, const Place& place,
-                                       Extent extent, bool exists, const Gamma& gamma,
-                                       const Beta& beta, typename Tile::Values& dgamma,
-                                       typename Tile::Values& dbeta) {
-    load_gradient_and_source<Tile, full, from_y>(g, xhat, a, place.dy, place.source, extent);
-    rstd = exists ? *advance(static_cast<const C*>(a.rstd), place.statistics) : C(0);
-    C mean = 0;
-    if constexpr (!from_y) {
-      if (a.mean != nullptr && exists)
-        mean = *advance(static_cast<const C*>(a.mean), place.statistics);
-    }
+  template <bool full, bool want_columns, typename Gamma>
+  __device__ __forceinline__ Sums sum(Extent extent, const Gamma& gamma, const Kept<Tile>& beta,
+                                      typename Tile::Values& dgamma, typename Tile::Values& dbeta) {
     // Missing columns must not bring the mean, which may be NaN, into any sum.
     each_pair_cleared<Tile, full>(xhat, extent, [&](int p) {
       if constexpr (from_y) {
@@ -117,9 +102,9 @@ struct BackwardRow {
     return {sum_of(g_sum), sum_of(weighted)};
   }
 
-  /// The row's gradient, from its sums, to where it is wanted.
-  template <bool full, typename Row>
-  __device__ __forceinline__ void store(const BackwardArguments& a, const Place& place,
+  /// The row's gradient, from its sums, to where it is wanted. `ds` is where its ds comes from.
+  template <bool full, typename From, typename Row>
+  __device__ __forceinline__ void store(const BackwardArguments& a, const From& ds, std::byte* dx,
                                         Extent extent, Sums sums, C reciprocal_cols,
                                         const Row& row_of, std::int64_t first) {
     const auto factors = norms::gradient_factors(a.operation, sums, rstd, reciprocal_cols);
@@ -127,7 +112,7 @@ struct BackwardRow {
     each_pair<Tile, full>(extent, [&](int p) {
       xhat[p] = multiply_add(xhat[p], slope, multiply_add(g[p], both(rstd), constant));
     });
-    store_gradient<Tile, full>(xhat, a, place.dx, row_of, first, extent);
+    store_gradient<Tile, full, from_y>(xhat, a, ds, dx, row_of, first, extent);
   }
 };
 
@@ -141,8 +126,8 @@ __device__ __forceinline__ bool wants_rows(const BackwardArguments& a) {
   return a.dx.data != nullptr || a.dresidual.data != nullptr;
 }
 
-/// What a block keeps in dynamic shared memory: beta in a backward from y, gamma where registers do
-/// not suffice, and room for half its groups' column sums.
+/// What a block keeps in dynamic shared memory: in a backward from y beta and 1 / gamma, gamma
+/// where registers do not suffice, and room for half its groups' column sums.
 template <typename Tile, bool from_y, bool keep_gamma>
 struct BackwardShared {
   using C = typename Tile::C;
@@ -166,18 +151,15 @@ struct BackwardShared {
 
   /// The column sums are added up even where neither dgamma nor dbeta is wanted: a second loop
   /// without them would double the kernels for little, memory being what limits them.
-  template <bool full, typename Row>
-  __device__ __forceinline__ typename Row::Sums load_row(Row& here, const BackwardArguments& a,
-                                                         const typename Row::Place& place,
-                                                         Extent extent, bool exists,
-                                                         const typename Tile::Values& in_registers,
-                                                         typename Tile::Values& dgamma,
-                                                         typename Tile::Values& dbeta) const {
+  template <bool full, bool want_columns = true, typename Row>
+  __device__ __forceinline__ typename Row::Sums sum_row(Row& here, Extent extent,
+                                                        const typename Tile::Values& in_registers,
+                                                        typename Tile::Values& dgamma,
+                                                        typename Tile::Values& dbeta) const {
     if constexpr (keep_gamma)
-      return here.template load<full, true>(a, place, extent, exists, gamma, beta, dgamma, dbeta);
+      return here.template sum<full, want_columns>(extent, gamma, beta, dgamma, dbeta);
     else
-      return here.template load<full, true>(a, place, extent, exists, in_registers, beta, dgamma,
-                                            dbeta);
+      return here.template sum<full, want_columns>(extent, in_registers, beta, dgamma, dbeta);
   }
 };
 

@@ -3,8 +3,7 @@
 // and in a backward pass dy and the source. Kernels read rows through these alone.
 #pragma once
 
-#include "device/access.cuh"
-#include "device/arguments.h"
+#include "device/row_ring.cuh"
 
 namespace fusednorm::cuda {
 
@@ -18,26 +17,25 @@ __device__ __forceinline__ std::byte* row_address(const RowArray& array, const R
 
 /// x + residual, rounded to the residual's dtype and stored; the stored numbers are returned. All
 /// of a lane's elements are read before the first is written: sum may be residual or x.
-template <typename Tile, typename Index>
-__device__ __forceinline__ void load_sum(typename Tile::Values& values, const ForwardArguments& a,
-                                         const std::byte* x, std::int64_t row, Index first,
-                                         Extent extent) {
+template <typename Tile, typename From, typename Index>
+__device__ __forceinline__ void load_sum(typename Tile::Values& values, const From& from,
+                                         const ForwardArguments& a, const std::byte* x,
+                                         std::int64_t row, Index first, Extent extent) {
   constexpr int size = own_size<Tile>;
-  const std::byte* residual = row_address(a.residual, a.map, row, first);
   Words<Tile, size> words, added;
-  with_access<Tile, false>(extent, [&](auto access) {
-    load_tile_words<Tile, size, access.value>(added, residual, extent);
-    if constexpr (size == 4) {
-      if (a.x.element_bytes == 2) {
-        Words<Tile, 2> halves;
-        load_tile_words<Tile, 2, access.value>(halves, x, extent);
-        unpack_tile<Tile, 2>(values, halves, a.x.dtype);
-        pack_tile<Tile, 4>(words, values, DType::f32);
-        return;
-      }
+  from.template load<size>(added, row_address(a.residual, a.map, row, first),
+                           planes_of<Tile>(a.x.element_bytes));
+  bool loaded = false;
+  if constexpr (size == 4) {
+    if (a.x.element_bytes == 2) {
+      Words<Tile, 2> halves;
+      from.template load<2>(halves, x, 0);
+      unpack_tile<Tile, 2>(values, halves, a.x.dtype);
+      pack_tile<Tile, 4>(words, values, DType::f32);
+      loaded = true;
     }
-    load_tile_words<Tile, size, access.value>(words, x, extent);
-  });
+  }
+  if (!loaded) from.template load<size>(words, x, 0);
   add_words<Tile, size>(words, added, a.row_dtype);
   with_access<Tile, false>(extent, [&](auto access) {
     store_tile_words<Tile, size, access.value>(row_address(a.sum, a.map, row, first), words,
@@ -46,15 +44,37 @@ __device__ __forceinline__ void load_sum(typename Tile::Values& values, const Fo
   unpack_tile<Tile, size>(values, words, a.row_dtype);
 }
 
-/// The row that is normalised; `x` is the lane's first column of it. `full` rows are plain.
-template <typename Tile, bool full, typename Index>
-__device__ __forceinline__ void load_row(typename Tile::Values& values, const ForwardArguments& a,
-                                         const std::byte* x, std::int64_t row, Index first,
-                                         Extent extent) {
+/// The row that is normalised; `x` is the lane's first column of it, where it comes from memory.
+/// `full` rows are plain.
+template <typename Tile, bool full, typename From, typename Index>
+__device__ __forceinline__ void load_row(typename Tile::Values& values, const From& from,
+                                         const ForwardArguments& a, const std::byte* x,
+                                         std::int64_t row, Index first, Extent extent) {
+  constexpr int size = own_size<Tile>;
   if constexpr (!full) {
-    if (a.residual.data != nullptr) return load_sum<Tile>(values, a, x, row, first, extent);
+    if (a.residual.data != nullptr) return load_sum<Tile>(values, from, a, x, row, first, extent);
   }
-  load_tile<Tile, full, own_size<Tile>>(values, x, a.row_dtype, extent);
+  Words<Tile, size> words;
+  from.template load<size>(words, x, 0);
+  unpack_tile<Tile, size>(values, words, a.row_dtype);
+}
+
+/// Starts copying that row to a slot.
+template <typename Tile, bool full, typename Index>
+__device__ __forceinline__ void request_row(unsigned slot, const ForwardArguments& a,
+                                            const std::byte* x, std::int64_t row, Index first,
+                                            Extent extent) {
+  constexpr int size = own_size<Tile>;
+  if constexpr (!full) {
+    if (a.residual.data != nullptr) {
+      copy_tile<Tile, size, false>(slot + planes_of<Tile>(a.x.element_bytes) * plane_bytes,
+                                   row_address(a.residual, a.map, row, first), extent);
+      if constexpr (size == 4) {
+        if (a.x.element_bytes == 2) return copy_tile<Tile, 2, false>(slot, x, extent);
+      }
+    }
+  }
+  copy_tile<Tile, size, full>(slot, x, extent);
 }
 
 /// That row once more, after load_row has been there.
@@ -66,41 +86,73 @@ __device__ __forceinline__ void reload_row(typename Tile::Values& values, const 
                                          a.row_dtype, extent);
 }
 
-/// Backward: dy, and x, the stored sum or y. `full` rows are plain.
-template <typename Tile, bool full, bool from_y>
+/// What lies in a slot of a backward pass: mean and rstd in the first piece, dy, the source, ds.
+template <typename Tile, bool from_y>
+struct BackwardSlot {
+  static constexpr int dy = 1;
+  static __device__ __forceinline__ int source(const BackwardArguments& a) {
+    return dy + planes_of<Tile>(a.dy.element_bytes);
+  }
+  static __device__ __forceinline__ int ds(const BackwardArguments& a) {
+    return source(a) + (from_y ? planes_of<Tile>(a.dy.element_bytes) : Tile::vectors);
+  }
+};
+
+/// dy, and x, the stored sum or y. `full` rows are plain. Only y, and so dy, may have another dtype
+/// than the row that was normalised.
+template <typename Tile, bool full, bool from_y, typename From>
 __device__ __forceinline__ void load_gradient_and_source(
-    typename Tile::Values& gradient, typename Tile::Values& source, const BackwardArguments& a,
-    const std::byte* dy, const std::byte* source_row, Extent extent) {
+    typename Tile::Values& gradient, typename Tile::Values& source, const From& from,
+    const BackwardArguments& a, const std::byte* dy, const std::byte* source_row) {
+  constexpr int own = own_size<Tile>;
+  using Slot = BackwardSlot<Tile, from_y>;
   // All loads are issued before the first number is converted.
+  const auto load_both = [&](auto dy_size) {
+    constexpr int size = dy_size.value, source_size = from_y ? size : own;
+    Words<Tile, size> dy_words;
+    Words<Tile, source_size> source_words;
+    from.template load_two<source_size, size>(source_words, source_row,
+                                              Slot::dy + Tile::vectors * vector_planes<Tile, size>,
+                                              dy_words, dy, Slot::dy);
+    unpack_tile<Tile, size>(gradient, dy_words, full ? a.row_dtype : a.dy.dtype);
+    unpack_tile<Tile, source_size>(source, source_words,
+                                   full || !from_y ? a.row_dtype : a.dy.dtype);
+  };
+  if constexpr (full)
+    load_both(std::integral_constant<int, own>());
+  else
+    with_size<Tile>(a.dy.element_bytes, load_both);
+}
+
+/// Starts copying them to a slot, ds, where there is one, and the row's statistics, which lie
+/// `statistics` bytes into their arrays.
+template <typename Tile, bool full, bool from_y, typename Row, typename Index>
+__device__ __forceinline__ void request_gradient_and_source(
+    unsigned slot, const BackwardArguments& a, const std::byte* dy, const std::byte* source_row,
+    std::int64_t statistics, const Row& row_of, Index first, Extent extent, bool exists) {
+  using C = typename Tile::C;
+  using Slot = BackwardSlot<Tile, from_y>;
+  constexpr int own = own_size<Tile>, number = sizeof(C);
+  const auto copy_both = [&](auto dy_size) {
+    constexpr int size = dy_size.value, source_size = from_y ? size : own;
+    copy_tile<Tile, size, full>(slot + Slot::dy * plane_bytes, dy, extent);
+    copy_tile<Tile, source_size, full>(
+        slot + (Slot::dy + Tile::vectors * vector_planes<Tile, size>)*plane_bytes, source_row,
+        extent);
+  };
   if constexpr (full) {
-    constexpr int own = own_size<Tile>;
-    Words<Tile, own> dy_words, source_words;
-    load_tile_words<Tile, own, Access::whole>(dy_words, dy, extent);
-    load_tile_words<Tile, own, Access::whole>(source_words, source_row, extent);
-    unpack_tile<Tile, own>(gradient, dy_words, a.row_dtype);
-    unpack_tile<Tile, own>(source, source_words, a.row_dtype);
-  } else if constexpr (from_y) {
-    with_size<Tile>(a.dy.element_bytes, [&](auto size) {
-      Words<Tile, size.value> dy_words, source_words;
-      with_access<Tile, full>(extent, [&](auto access) {
-        load_tile_words<Tile, size.value, access.value>(source_words, source_row, extent);
-        load_tile_words<Tile, size.value, access.value>(dy_words, dy, extent);
-      });
-      unpack_tile<Tile, size.value>(gradient, dy_words, a.dy.dtype);
-      unpack_tile<Tile, size.value>(source, source_words, a.dy.dtype);
-    });
+    copy_both(std::integral_constant<int, own>());
   } else {
-    constexpr int own = own_size<Tile>;
-    Words<Tile, own> source_words;
-    with_access<Tile, full>(extent, [&](auto access) {
-      load_tile_words<Tile, own, access.value>(source_words, source_row, extent);
-      with_size<Tile>(a.dy.element_bytes, [&](auto size) {
-        Words<Tile, size.value> dy_words;
-        load_tile_words<Tile, size.value, access.value>(dy_words, dy, extent);
-        unpack_tile<Tile, size.value>(gradient, dy_words, a.dy.dtype);
-      });
-    });
-    unpack_tile<Tile, own>(source, source_words, a.row_dtype);
+    with_size<Tile>(a.dy.element_bytes, copy_both);
+    if (a.ds.data != nullptr) {
+      copy_tile<Tile, own, false>(slot + Slot::ds(a) * plane_bytes,
+                                  row_address(a.ds, a.map, row_of(), first), extent);
+    }
+  }
+  const int there = exists ? number : 0;
+  copy_async<number, 0, 0>(slot, advance(static_cast<const C*>(a.rstd), statistics), there);
+  if (a.mean != nullptr) {
+    copy_async<number, number, 0>(slot, advance(static_cast<const C*>(a.mean), statistics), there);
   }
 }
 

@@ -55,16 +55,18 @@ __device__ __forceinline__ void store_statistics(const ForwardArguments& a, std:
 /// d, the gradient of the row that was normalised, with ds added; `full` rows are plain. dx and
 /// dresidual may be ds or the source: a lane has read all of its elements before it writes the
 /// first.
-template <typename Tile, bool full, typename Row, typename Index>
+template <typename Tile, bool full, bool from_y, typename From, typename Row, typename Index>
 __device__ __forceinline__ void store_gradient(typename Tile::Values& d, const BackwardArguments& a,
-                                               std::byte* dx, const Row& row_of, Index first,
-                                               Extent extent) {
+                                               const From& from, std::byte* dx, const Row& row_of,
+                                               Index first, Extent extent) {
   constexpr int own = own_size<Tile>;
   if constexpr (!full) {
     if (a.ds.data != nullptr) {
+      Words<Tile, own> words;
+      from.template load<own>(words, row_address(a.ds, a.map, row_of(), first),
+                              BackwardSlot<Tile, from_y>::ds(a));
       typename Tile::Values ds;
-      load_tile<Tile, false, own>(ds, row_address(a.ds, a.map, row_of(), first), a.row_dtype,
-                                  extent);
+      unpack_tile<Tile, own>(ds, words, a.row_dtype);
       each_pair<Tile, false>(extent, [&](int p) { d[p] = add(d[p], ds[p]); });
     }
     if (a.dresidual.data != nullptr) {

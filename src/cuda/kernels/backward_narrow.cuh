@@ -3,15 +3,15 @@
 // and both column sums in registers; each leaves rows of partial column sums for columns.cuh.
 #pragma once
 
+#include "device/backward_ring.cuh"
 #include "device/column_partials.cuh"
-#include "device/row_gradient.cuh"
 #include "plan/sizes.h"
 
 namespace fusednorm::cuda {
 
 /// How many rows of a group of `count` a thread takes that begins with the `index`-th.
-__device__ __forceinline__ int turns_of(std::int64_t index, std::int64_t count,
-                                        const BackwardArguments& a) {
+__device__ __forceinline__ int rows_of_thread(std::int64_t index, std::int64_t count,
+                                              const BackwardArguments& a) {
   return index < count ? static_cast<int>(a.per_step.quotient(count - 1 - index)) + 1 : 0;
 }
 
@@ -42,8 +42,10 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
   using T = Tile<S, lanes_ == 0 ? warp_lanes / 2 : lanes_, vectors,
                  lanes_ == warp_lanes && !roomy ? vectors - 1 : 0, lanes_ == 0>;
   using C = typename T::C;
+  if (a.partials != nullptr) let_next_launch_start();
   extern __shared__ uint4 dynamic_shared[];
-  const BackwardShared<T, from_y, !gamma_fits<T>> shared(dynamic_shared);
+  const BackwardShared<T, from_y, !gamma_fits<T>> shared(
+      behind_ring<T, from_y>(dynamic_shared, a.ring));
   const RowLanes<lanes_> lanes(a.lanes_log2);
   const int lane = lanes.lane(), in_warp = lanes.row_in_warp(),
             rows_per_warp = lanes.rows_per_warp();
@@ -53,48 +55,48 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
   const bool whole = !from_y && a.vectorised && a.plain && a.cols == lanes.count * T::elements;
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
   const unsigned writer = blockIdx.x % static_cast<unsigned>(a.writers);
-  // Each warp takes rows_per_warp neighbouring rows; the rows that are left over in the last turn
-  // are those of the first warps of all blocks.
+  // Each warp takes rows_per_warp neighbouring rows; rows that are left over at the end go to the
+  // first warps of all blocks.
   const unsigned block_index = writer * rows_per_warp;
   const unsigned warp_index =
       (threadIdx.x / warp_lanes * static_cast<unsigned>(a.writers) + writer) * rows_per_warp;
   const unsigned index = warp_index + in_warp;
+  BackwardRing<T, from_y, false> ring(a, dynamic_shared);
+  BackwardRow<T, from_y> here;
   for (std::int64_t group = blockIdx.x / static_cast<unsigned>(a.writers); group < a.map.groups;
        group += gridDim.x / static_cast<unsigned>(a.writers)) {
+    const std::int64_t count = a.map.rows_of(group);
+    // Rows that the block has at most, that the lane has, and those that all lanes of the warp have
+    // and that are whole.
+    const int block_rows = rows_of_thread(block_index, count, a);
+    const int own_rows = rows_of_thread(index, count, a);
+    const int whole_rows = whole ? rows_of_thread(warp_index + rows_per_warp - 1, count, a) : 0;
+    const auto row_of = [&](int i) { return a.map.row_of(group, index + i * a.index_step); };
+    ring.begin(a, own_rows, row_of, first, every);
     typename T::Values gamma, dgamma, dbeta;
     shared.load(a, gamma, group * a.cols + first, every);
     fill(dgamma, both(C(0)));
     fill(dbeta, both(C(0)));
-    const std::int64_t count = a.map.rows_of(group);
-    // The block's turns; those of the lanes' own rows; and those in which all the warp's rows exist
-    // and are whole.
-    const int turns = turns_of(block_index, count, a), own_turns = turns_of(index, count, a);
-    const int whole_turns = whole ? turns_of(warp_index + rows_per_warp - 1, count, a) : 0;
-    BackwardRow<T, from_y> here;
-    BackwardPlace<C, from_y> place(a, a.map.row_of(group, index), first);
-    int turn = 0;
-    const auto row_now = [&] { return a.map.row_of(group, index + turn * a.index_step); };
     const auto work = [&](auto full, Extent extent, bool exists) {
-      norms::GradientSums<C> total = shared.template load_row<full.value>(
-          here, a, place, extent, exists, gamma, dgamma, dbeta);
+      ring.template take<full.value>(here, a, own_rows, row_of, first, extent, exists, every);
+      norms::GradientSums<C> total =
+          shared.template sum_row<full.value>(here, extent, gamma, dgamma, dbeta);
       if (wants_rows(a)) {
         lanes.sum_both(total.g, total.g_xhat);
-        here.template store<full.value>(a, place, extent, total, reciprocal_cols, row_now, first);
+        ring.template finish<full.value>(here, a, own_rows, row_of, first, extent, total,
+                                         reciprocal_cols, every);
       }
-      ++turn;
-      place.next(a, row_now, first);
+      ring.advance_outputs(a, row_of, first);
     };
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
-      const int end = min(turns, turn + rows_per_partial), whole_end = kept(min(end, whole_turns));
+      const int end = min(block_rows, (chunk + 1) * rows_per_partial);
+      const int whole_end = kept(min(end, whole_rows));
       if constexpr (!from_y) {
-        while (turn < whole_end) work(std::true_type(), every, true);
+        while (ring.taken < whole_end) work(std::true_type(), every, true);
       }
-      while (turn < end) {
-        const bool exists = turn < own_turns;
-        if (lanes_ == warp_lanes && !exists) {  // for the whole warp
-          turn = end;
-          break;
-        }
+      while (ring.taken < end) {
+        const bool exists = ring.taken < own_rows;
+        if (lanes_ == warp_lanes && !exists) break;  // for the whole warp
         work(std::false_type(), exists ? every : every.none(), exists);
       }
       if (!a.partials) continue;
@@ -106,6 +108,7 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
                         warp_lanes, first, in_warp == 0 ? every : every.none());
     }
   }
+  ring.drain(a);
 }
 
 }  // namespace fusednorm::cuda

@@ -9,6 +9,15 @@
 
 namespace fusednorm::cuda {
 
+template <typename Tile, bool from_y>
+__device__ __forceinline__ void load_row_of_strip(BackwardRow<Tile, from_y>& here,
+                                                  const BackwardArguments& a, std::int64_t row,
+                                                  std::int64_t first, Extent extent) {
+  here.template load<false>(a, row_address(a.dy, a.map, row, first),
+                            row_address(a.source, a.map, row, first),
+                            row * static_cast<int>(sizeof(typename Tile::C)), extent, true);
+}
+
 /// First launch: for rows_per_partial rows of a parameter group and one strip, the rows' sums over
 /// each segment and the column sums. Work items are (group, chunk of rows, strip).
 template <typename S, int vectors, bool from_y>
@@ -36,8 +45,9 @@ __global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(Backward
     for (std::int64_t index = begin; index < end; ++index) {
       const std::int64_t row = a.map.row_of(group, index);
       BackwardRow<T, from_y> here;
-      norms::GradientSums<C> total = here.template load<false, true>(
-          a, {a, row, first}, extent, true, gamma, shared.beta, dgamma, dbeta);
+      load_row_of_strip<T, from_y>(here, a, row, first, extent);
+      norms::GradientSums<C> total =
+          shared.template sum_row<false>(here, extent, gamma, dgamma, dbeta);
       RowLanes<warp_lanes>(0).sum_both(total.g, total.g_xhat);
       if (lane == 0) {
         static_cast<norms::GradientSums<C>*>(a.row_sums)[row * a.segments + segment] = total;
@@ -80,10 +90,11 @@ __global__ void __launch_bounds__(strip_threads, 1)
       typename T::Values gamma, unused;
       shared.load(a, gamma, a.map.group_of(row) * a.cols + first, extent);
       BackwardRow<T, from_y> here;
-      const BackwardPlace<C, from_y> place(a, row, first);
-      here.template load<false, false>(a, place, extent, true, gamma, shared.beta, unused, unused);
+      load_row_of_strip<T, from_y>(here, a, row, first, extent);
+      shared.template sum_row<false, false>(here, extent, gamma, unused, unused);
       here.template store<false>(
-          a, place, extent, merged, static_cast<C>(a.reciprocal_cols), [&] { return row; }, first);
+          a, FromMemory<T, false>{extent}, row_address(a.dx, a.map, row, first), extent, merged,
+          static_cast<C>(a.reciprocal_cols), [&] { return row; }, first);
     }
     __syncthreads();  // before the next row's sums replace these
   }

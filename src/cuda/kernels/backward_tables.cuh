@@ -20,7 +20,7 @@ BackwardFinder backward_kernels() {
     });
   };
   finder.wide = [](WideVariant variant) {
-    constexpr int most_whole = from_y ? 0 : Range::widest;
+    constexpr int most_whole = from_y ? 0 : Range::longest;
     return pick_wide<Range, most_whole, Range::longest>(
         variant, [](auto v, auto clustered, auto whole, auto roomy) {
           return reinterpret_cast<KernelAddress>(

@@ -11,11 +11,13 @@ namespace fusednorm::cuda {
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename S, int vectors, bool from_y, bool clustered, bool whole, bool roomy>
-__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
-    backward_wide(BackwardArguments a) {
+__global__ void __launch_bounds__(clustered                                     ? cluster_threads
+                                  : gamma_fits<Tile<S, 32, vectors>> && !from_y ? wide_threads
+                                                                                : stretched_threads,
+                                  clustered&& whole ? 2 : 1) backward_wide(BackwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
+  if (a.partials != nullptr) let_next_launch_start();
   using T = WideTile<S, vectors, roomy, whole>;
-  static_assert(!whole || gamma_fits<T>, "there are no registers for these");
   using C = typename T::C;
   using Sums = SharedSums<C, clustered, !whole>;
   __shared__ typename Sums::Slots slots;
@@ -29,40 +31,44 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, 1)
   const int segment = rank * warps + warp - row_group * warps;
   const WidePlace<T, whole> own(a, segment, lane);
   // Rows that are not whole segments need more registers to find their way.
-  const BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(dynamic_shared);
-  Sums::clear(slots);
+  const BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(
+      behind_ring<T, from_y>(dynamic_shared, a.ring));
+  Sums::start(slots, a.blocks_per_row, blockDim.x / warp_lanes);
   Sums sums(slots, segments, segment, row_group, warps);
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
   const unsigned writers = static_cast<unsigned>(a.writers);
   const unsigned cluster = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
   const unsigned clusters = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
   const unsigned writer = cluster % writers;
-  // The rows that are left over in the last turn are those of the first groups of all blocks.
+  // Rows that are left over at the end go to the first groups of all blocks.
   const unsigned index = row_group * writers + writer;
+  BackwardRing<T, from_y, whole> ring(a, dynamic_shared);
   for (std::int64_t group = cluster / writers; group < a.map.groups; group += clusters / writers) {
+    const int own_rows = ring.ringed ? rows_of_thread(index, a.map.rows_of(group), a) : 0;
+    const auto row_of = [&](int i) { return a.map.row_of(group, index + i * a.index_step); };
+    ring.begin(a, own_rows, row_of, own.first, own.extent);
     typename T::Values gamma, dgamma, dbeta;
     shared.load(a, gamma, group * a.cols + own.first, own.extent);
     fill(dgamma, both(C(0)));
     fill(dbeta, both(C(0)));
-    BackwardRow<T, from_y> here;
-    BackwardPlace<C, from_y> place(a, a.map.row_of(group, index), own.first);
-    int turn = 0;
-    const auto row_now = [&] { return a.map.row_of(group, index + turn * a.index_step); };
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
-      const std::int64_t count = a.map.rows_of(found_anew(group));
-      const int own_end = kept(min(turns_of(index, count, a), turn + rows_per_partial));
-      while (turn < own_end) {
+      // Without a ring the number of rows is found anew rather than kept in a register.
+      const int own_now =
+          ring.ringed ? own_rows : rows_of_thread(index, a.map.rows_of(found_anew(group)), a);
+      const int end = kept(min(own_now, ring.taken + rows_per_partial));
+      BackwardRow<T, from_y> here;
+      while (ring.taken < end) {
+        ring.template take<whole>(here, a, own_rows, row_of, own.first, own.extent, true,
+                                  own.extent);
         norms::GradientSums<C> total =
-            shared.template load_row<whole>(here, a, place, own.extent, true, gamma, dgamma, dbeta);
+            shared.template sum_row<whole>(here, own.extent, gamma, dgamma, dbeta);
         if (wants_rows(a)) {
           sums.sum(total.g, total.g_xhat, a.blocks_per_row);
-          here.template store<whole>(a, place, own.extent, total, reciprocal_cols, row_now,
-                                     own.first);
+          ring.template finish<whole>(here, a, own_rows, row_of, own.first, own.extent, total,
+                                      reciprocal_cols, own.extent);
         }
-        ++turn;
-        place.next(a, row_now, own.first);
+        ring.advance_outputs(a, row_of, own.first);
       }
-      turn = (chunk + 1) * rows_per_partial;
       if (a.partials) {
         const int thread = static_cast<int>(found_anew(threadIdx.x));
         const int row_threads = clustered ? blockDim.x : static_cast<int>(a.segments) * warp_lanes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/arguments.h"
+#include "device/dependent_launch.cuh"
 #include "device/elements.cuh"
 #include "plan/sizes.h"
 
@@ -71,6 +72,7 @@ __device__ __forceinline__ void sum_columns(const ColumnArguments& a, std::int64
 
 template <typename C>
 __global__ void __launch_bounds__(column_threads, 1) backward_columns(ColumnArguments a) {
+  wait_for_launch_before();
   sum_columns<C>(a, blockIdx.x, gridDim.x);
 }
 

@@ -36,8 +36,8 @@ struct Segment {
   __device__ __forceinline__ SegmentMoments<C> load(std::int64_t row, std::int64_t segment) const {
     typename Tile::Values values;
     const Extent here = extent(segment);
-    load_row<Tile, false>(values, a, row_address(a.x, a.map, row, first(segment)), row,
-                          first(segment), here);
+    load_row<Tile, false>(values, FromMemory<Tile, false>{here}, a,
+                          row_address(a.x, a.map, row, first(segment)), row, first(segment), here);
     return moments_of(values, here);
   }
 

@@ -3,6 +3,7 @@
 // Blocks stay for many rows and keep gamma and beta in registers.
 #pragma once
 
+#include "device/forward_ring.cuh"
 #include "device/kept.cuh"
 #include "device/parameters.cuh"
 #include "device/row_moments.cuh"
@@ -51,6 +52,22 @@ struct ForwardParameters {
     if constexpr (keep_gamma) kept_gamma.store(gamma);
   }
 
+  /// Those of all rows, for the whole block: two warps read a table each, all take both from them.
+  __device__ __forceinline__ void load_for_block(const ForwardArguments& a, std::int64_t first,
+                                                 Extent extent) {
+    group = 0;
+    const int warp = threadIdx.x / warp_lanes;
+    if (warp < 2) {
+      load_table<Tile>(gamma, a.parameters, warp == 0 ? Table::beta : Table::gamma, first, extent);
+      Kept<Tile> table = kept_beta;
+      if (warp == 1) table.own = kept_gamma.own;
+      table.store(gamma);
+    }
+    __syncthreads();
+    if constexpr (!keep_gamma) kept_gamma.load(gamma);
+    if constexpr (!keep_beta) kept_beta.load(beta);
+  }
+
   /// Whether every row of the warp still uses them.
   __device__ __forceinline__ bool serve(const ForwardArguments& a, std::int64_t row) const {
     return a.map.groups == 1 ||
@@ -89,26 +106,27 @@ __global__ void __launch_bounds__(
   const int cols = static_cast<int>(a.cols), lane = lanes.lane(), first = lane * T::vector;
   const Extent every =
       Extent::of<T>(cols, lanes.count * T::elements, lanes.count, lane, a.vectorised != 0);
-  // Where neither fits, one row of parameters for the block serves all rows of one group; else one
-  // for each warp.
-  const bool for_block = keep && a.map.groups == 1;
-  const int place = for_block ? 0 : threadIdx.x / warp_lanes;
-  const int places = for_block ? 1 : narrow_threads / warp_lanes;
-  const Kept<T> kept_beta(dynamic_shared, place), kept_gamma(dynamic_shared, places + place);
-  ForwardParameters<T, keep, keep_beta> parameters(kept_gamma, kept_beta);
-  const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols)),
-          reciprocal_lanes = lane_share<T>(cols, lanes.count);
   std::int64_t row = static_cast<std::int64_t>(blockIdx.x) *
                          (narrow_threads / warp_lanes * lanes.rows_per_warp()) +
                      lanes.row_in_block();
-  const std::byte* x = kept(row_address(a.x, a.map, row, first));
+  ForwardRing<T, false> ring(a, dynamic_shared, row, first);
+  ring.request_first(a, first, every);
+  // One row of parameters for the block serves all rows of one group; else each warp has its own.
+  const bool for_block = a.map.groups == 1;
+  const int place = for_block ? 0 : threadIdx.x / warp_lanes;
+  const int places = for_block ? 1 : narrow_threads / warp_lanes;
+  uint4* const kept_at = behind_ring<T>(dynamic_shared, a.ring);
+  const Kept<T> kept_beta(kept_at, place), kept_gamma(kept_at, places + place);
+  ForwardParameters<T, keep, keep_beta> parameters(kept_gamma, kept_beta);
+  const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols)),
+          reciprocal_lanes = lane_share<T>(cols, lanes.count);
   std::byte* y = kept(row_address(a.y, a.map, row, first));
   // A warp's lanes stay together: they look at the warp's first and last row, not at their own.
   const int in_warp = lanes.row_in_warp(), last_in_warp = lanes.rows_per_warp() - 1;
   const bool centred = norms::has_mean(a.operation);
   const auto work = [&](auto full, Extent extent) {
     typename T::Values values;
-    load_row<T, full.value>(values, a, x, row, first, extent);
+    ring.template take<full.value>(values, a, row, first, extent, every);
     const SegmentMoments<C> moments = tile_moments<T, full.value>(
         values, extent, lanes, a.operation, reciprocal, reciprocal_lanes);
     const C rstd = reciprocal_root(norms::variance_of(moments.squares, reciprocal) + eps);
@@ -118,19 +136,16 @@ __global__ void __launch_bounds__(
     parameters.template store<full.value>(values, a, y, extent, rstd,
                                           centred ? -moments.rest * rstd : C(0));
     row += a.row_step;
-    if (a.map.even_steps != 0) {
-      x = kept(advance(x, a.x.step_bytes));
-      y = kept(advance(y, a.y.step_bytes));
-    } else {
-      x = kept(row_address(a.x, a.map, row, first));
-      y = kept(row_address(a.y, a.map, row, first));
-    }
+    y = kept(a.map.even_steps != 0 ? advance(y, a.y.step_bytes)
+                                   : row_address(a.y, a.map, row, first));
   };
   const int whole =
       kept(static_cast<int>(a.vectorised && a.plain && cols == lanes.count * T::elements));
   do {
-    if (!for_block || threadIdx.x < warp_lanes) parameters.load(a, row, first, every);
-    if (for_block) __syncthreads();
+    if (for_block)
+      parameters.load_for_block(a, first, every);
+    else
+      parameters.load(a, row, first, every);
     while (row - in_warp < a.map.rows && parameters.serve(a, row)) {
       if (whole != 0 && row + (last_in_warp - in_warp) < a.map.rows)
         work(std::true_type(), every);
@@ -138,6 +153,7 @@ __global__ void __launch_bounds__(
         work(std::false_type(), lanes_ == warp_lanes || row < a.map.rows ? every : every.none());
     }
   } while (row - in_warp < a.map.rows);
+  ring.drain(a);
 }
 
 }  // namespace fusednorm::cuda

@@ -29,7 +29,6 @@ template <typename S, int vectors, bool clustered, bool whole, bool roomy>
 __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
     forward_wide(ForwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
-  if constexpr (clustered) cluster_arrive_started();
   using T = WideTile<S, vectors, roomy, whole>;
   using C = typename T::C;
   using Exchange = MomentExchange<C, clustered>;
@@ -41,6 +40,9 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const int rank = clustered ? static_cast<int>(blockIdx.x % a.blocks_per_row) : 0;
   const int segment = rank * warps + threadIdx.x / warp_lanes;
   const WidePlace<T, whole> own(a, segment, lane);
+  std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
+  ForwardRing<T, whole> ring(a, dynamic_shared, row, own.first);
+  ring.request_first(a, own.first, own.extent);
   const auto cols_of = cols_of_segments<T, whole>(a, own.extent);
   // A warp without columns may have any.
   const C reciprocal_count = C(1) / static_cast<C>(cols_of(segment) > 0 ? cols_of(segment) : 1);
@@ -48,36 +50,31 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   // Where registers do not suffice: beta, then gamma.
   constexpr bool keep_gamma =
       !gamma_fits_forward<T> || wide_keeps_gamma(sizeof(S), clustered, whole);
-  constexpr bool keep_beta = !whole || keep_gamma || wide_keeps_beta(sizeof(S), T::vectors);
-  ForwardParameters<T, keep_gamma, keep_beta> parameters(
-      Kept<T>(dynamic_shared + T::pieces * blockDim.x), Kept<T>(dynamic_shared));
+  constexpr bool keep_beta =
+      !whole || keep_gamma || wide_keeps_beta(sizeof(S), T::vectors, clustered);
+  uint4* const kept_at = behind_ring<T>(dynamic_shared, a.ring);
+  ForwardParameters<T, keep_gamma, keep_beta> parameters(Kept<T>(kept_at + T::pieces * blockDim.x),
+                                                         Kept<T>(kept_at));
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),
           eps = kept(static_cast<C>(a.eps));
-  std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
-  const std::byte* x = row_address(a.x, a.map, row, own.first);
   std::byte* y = row_address(a.y, a.map, row, own.first);
-  if constexpr (clustered) cluster_wait_started();
+  Exchange exchange(slots, a);
   const RowLanes<warp_lanes> lanes(0);
   const bool centred = norms::has_mean(a.operation);
   typename T::Values values;
   const auto work = [&](int parity) {
-    load_row<T, whole>(values, a, x, row, own.first, own.extent);
+    ring.template take<whole>(values, a, row, own.first, own.extent, own.extent);
     const SegmentMoments<C> moments = tile_moments<T, whole>(values, own.extent, lanes, a.operation,
                                                              reciprocal_count, reciprocal_lanes);
-    Exchange::share(slots.of[parity], moments, segment, a);
+    exchange.share(slots.of[parity], moments, segment, a);
     const RowStatistics<C> statistics = merge_moments(
         slots.of[parity], static_cast<int>(a.segments), cols_of, reciprocal_cols, eps, lane);
     if (segment == 0 && lane == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
     parameters.template store<whole>(values, a, y, own.extent, statistics.rstd,
                                      statistics.shift(moments.centre, centred));
-    if (a.map.even_steps != 0) {
-      x = kept(advance(x, a.x.step_bytes));
-      y = kept(advance(y, a.y.step_bytes));
-    } else {
-      x = kept(row_address(a.x, a.map, row + a.row_step, own.first));
-      y = kept(row_address(a.y, a.map, row + a.row_step, own.first));
-    }
     row += a.row_step;
+    y = kept(a.map.even_steps != 0 ? advance(y, a.y.step_bytes)
+                                   : row_address(a.y, a.map, row, own.first));
   };
   for (int parity = 0; row < a.map.rows;) {
     parameters.load(a, row, own.first, own.extent);

@@ -2,24 +2,58 @@
 // Asks the CUDA runtime what a plan needs to know of a device.
 #include "kernels/kernels.h"
 #include "plan/geometry.h"
+#include "plan/sizes.h"
 #include "run/launch.h"
 
 namespace fusednorm::cuda {
 
 namespace {
 
+/// A kernel with clusters, as they are launched.
+KernelAddress cluster_kernel() {
+  const int vectors =
+      geometry_of(std::int64_t{1} << 40, sizeof(float), forward_lane_registers).vectors;
+  return forward_kernels_f32().wide({vectors, true, true});
+}
+
 /// Kernels with clusters are empty in code for architectures that have none. A library built for an
 /// A100 alone also runs on an H100, from PTX, and must not launch those there.
-cudaError_t code_has_clusters(int ordinal, bool& result) {
+cudaError_t code_has_clusters(bool& result) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, cluster_kernel());
+  result = attributes.ptxVersion >= 90;
+  return error;
+}
+
+cudaError_t count_clusters(std::array<int, 3>& resident, bool& clusters) {
+  for (int i = 0; i < 3; ++i) {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = 2u << i;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(cluster.val.clusterDim.x);
+    config.blockDim = dim3(cluster_threads);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    const cudaError_t error =
+        cudaOccupancyMaxActiveClusters(&resident[i], cluster_kernel(), &config);
+    if (error != cudaSuccess) return error;
+    // Where not even one runs, plans do without.
+    if (resident[i] == 0) clusters = false;
+  }
+  return cudaSuccess;
+}
+
+/// What is asked of the current device: `ordinal` is, while this runs.
+cudaError_t ask_of_clusters(int ordinal, Device& device) {
   int current = 0;
   cudaError_t error = cudaGetDevice(&current);
   if (error == cudaSuccess && current != ordinal) error = cudaSetDevice(ordinal);
   if (error != cudaSuccess) return error;
-  const int vectors =
-      geometry_of(std::int64_t{1} << 40, sizeof(float), forward_lane_registers).vectors;
-  cudaFuncAttributes attributes{};
-  error = cudaFuncGetAttributes(&attributes, forward_kernels_f32().wide({vectors, true, true}));
-  result = attributes.ptxVersion >= 90;
+  error = code_has_clusters(device.clusters);
+  if (error == cudaSuccess && device.clusters)
+    error = count_clusters(device.resident_clusters, device.clusters);
   if (current == ordinal) return error;
   const cudaError_t back = cudaSetDevice(current);
   return error == cudaSuccess ? back : error;
@@ -56,8 +90,8 @@ Result<Device> query(int ordinal) {
   device.l2_bytes = l2;
   device.clusters = major >= 9;
   if (device.clusters) {
-    if (const cudaError_t error = code_has_clusters(ordinal, device.clusters); error != cudaSuccess)
-      return failed("cudaFuncGetAttributes", error);
+    if (const cudaError_t error = ask_of_clusters(ordinal, device); error != cudaSuccess)
+      return failed("cudaOccupancyMaxActiveClusters", error);
   }
   return device;
 }

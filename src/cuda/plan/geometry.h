@@ -25,6 +25,8 @@ inline constexpr int backward_lane_registers = 16;
 /// where that saves a warp that would have little to do: 1025 columns on three warps would cost
 /// half as much again as 1024 on two. A block keeps at most this many bytes so.
 inline constexpr int most_kept_bytes = 40 << 10;
+/// And a backward block has at most this many such warps: plan/sizes.h, stretched_threads.
+inline constexpr int most_stretched_warps = 12;
 
 /// Narrow rows: a lane takes at least this many registers' worth, so that shuffles do not outweigh
 /// the work.
@@ -80,7 +82,9 @@ FUSEDNORM_HOST_DEVICE constexpr bool stretches(std::int64_t cols, std::int64_t w
   if (warps < 1 || longest == widest) return false;
   if (warps == 1) return cols <= std::int64_t{warp_lanes} * longest;
   const std::int64_t over = cols - warps * warp_lanes * widest, layer = warps * warp_lanes * vector;
+  if (over != layer && cols % (warp_lanes * widest) == 0) return false;  // whole as it is
   const int arrays = lane_registers == forward_lane_registers ? 2 : 1;
+  if (arrays == 1 && warps > most_stretched_warps) return false;
   const int compute_bytes = element == 8 ? 8 : 4;
   return (over <= layer / 2 || over == layer) &&
          warps <= most_kept_bytes / (warp_lanes * (widest + vector) * compute_bytes * arrays);

@@ -27,6 +27,12 @@ Status check(const Device& device) {
         "device.multiprocessors = " + std::to_string(device.multiprocessors) +
         ": expected one or more");
   }
+  if (device.reserved_multiprocessors < 0 ||
+      device.reserved_multiprocessors >= device.multiprocessors) {
+    return Status::invalid_argument(
+        "device.reserved_multiprocessors = " + std::to_string(device.reserved_multiprocessors) +
+        ": expected 0 to " + std::to_string(device.multiprocessors - 1));
+  }
   if (device.shared_bytes_per_block < least_shared_bytes) {
     return Status::invalid_argument(
         "device.shared_bytes_per_block = " + std::to_string(device.shared_bytes_per_block) +
@@ -55,8 +61,8 @@ void find_kernels(ForwardPlan& plan) {
       launch.function = kernels.wide({g.vectors, clustered, false});
       if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
         launch.aligned_function = kernels.wide({g.vectors, clustered, true});
-        launch.aligned_shared_bytes =
-            forward_wide_shared(p, launch.threads_per_block, clustered, true);
+        set_aligned_ring(launch, forward_wide_shared(p, launch.threads_per_block, clustered, true),
+                         policy::forward_wide_ring(p, launch, true, plan.device));
       }
       break;
     case Kernel::reread:
@@ -93,15 +99,16 @@ void find_kernels(BackwardPlan& plan) {
     if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
       const int groups = clustered ? 1 : launch.threads_per_block / launch.lanes_per_row;
       launch.aligned_function = kernels.wide({g.vectors, clustered, true});
-      launch.aligned_shared_bytes =
-          backward_shared(p, launch.threads_per_block, groups, clustered, true);
+      set_aligned_ring(launch,
+                       backward_shared(p, launch.threads_per_block, groups, clustered, true),
+                       policy::backward_ring(p, launch, groups, true, plan.most_rows, plan.device));
     }
   } else {
     launch.function = kernels.strip_sums;
     if (p.want_dx || p.want_dresidual) {
       if (plan.partials > 0) {
         plan.column_blocks = std::min<std::int64_t>(divide_up(p.cols, warp_lanes) * p.param_groups,
-                                                    plan.device.multiprocessors);
+                                                    policy::usable(plan.device));
       }
       plan.second = policy::strip_dx(p, launch, plan.column_blocks, plan.device);
       plan.second.function = kernels.strip_dx;
@@ -133,6 +140,7 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
   result.launch = choice.launch;
   result.writers = choice.writers;
   result.chunks = choice.chunks;
+  result.most_rows = choice.most_rows;
   if (policy::wants_sums(problem)) result.partials = choice.writers * choice.chunks;
   find_kernels(result);
   result.workspace_bytes = BackwardLayout(result, nullptr).bytes;

@@ -16,9 +16,25 @@
 
 #include "device/rows.h"
 #include "fusednorm/cuda.h"
+#include "plan/rings.h"
 #include "plan/shared_memory.h"
 
 namespace fusednorm::cuda::policy {
+
+/// Multiprocessors that launches may fill.
+inline std::int64_t usable(const Device& device) {
+  return device.multiprocessors - device.reserved_multiprocessors;
+}
+
+/// Clusters of `blocks` blocks, of which a multiprocessor holds two, that the device runs at once.
+/// One that is not among them would run after all others, alone.
+inline std::int64_t resident_clusters(int blocks, const Device& device) {
+  const int known = blocks == 2   ? device.resident_clusters[0]
+                    : blocks == 4 ? device.resident_clusters[1]
+                                  : device.resident_clusters[2];
+  const std::int64_t room = 2 * usable(device) / blocks;
+  return std::max<std::int64_t>(1, known > 0 ? std::min<std::int64_t>(known, room) : room);
+}
 
 inline bool has_clusters(const Device& device) {
   return device.compute_capability >= 90 && device.clusters;
@@ -38,11 +54,12 @@ constexpr int least_cluster(std::int64_t segments) {
 }
 
 /// Blocks a row when rows alone do not fill the device: the largest cluster that leaves each block
-/// two warps and does not ask for more blocks than there are multiprocessors. 1: no cluster.
+/// four warps (rows of a few KB are not worth the way through other blocks' memory) and does not
+/// ask for more blocks than there are multiprocessors. 1: no cluster.
 inline int filling_cluster(std::int64_t rows, std::int64_t segments, const Device& device) {
   int blocks = 1;
-  while (blocks < max_cluster_blocks && segments >= 4 * blocks &&
-         rows * 2 * blocks <= device.multiprocessors) {
+  while (blocks < max_cluster_blocks && segments >= 8 * blocks &&
+         rows * 2 * blocks <= usable(device)) {
     blocks *= 2;
   }
   return blocks;
@@ -50,8 +67,9 @@ inline int filling_cluster(std::int64_t rows, std::int64_t segments, const Devic
 
 /// Blocks a row of a cluster launch, or 1 where a block holds the row and rows fill the device, or
 /// 0 where no cluster can hold it.
-inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
-  const bool fits_block = segments <= max_block_segments;
+inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device,
+                          int block_segments = max_block_segments) {
+  const bool fits_block = segments <= block_segments;
   if (!has_clusters(device)) return fits_block ? 1 : 0;
   if (segments > max_cluster_segments) return 0;
   const int filling = filling_cluster(rows, segments, device);
@@ -60,18 +78,30 @@ inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device
 
 /// Backward, with fewer rows than multiprocessors: the largest cluster, for each cluster leaves a
 /// row of partials and few of them must do.
-inline int backward_blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device) {
-  int blocks = blocks_per_row(rows, segments, device);
-  if (!has_clusters(device) || blocks == 0 || rows >= device.multiprocessors) return blocks;
+inline int backward_blocks_per_row(const BackwardProblem& p, std::int64_t segments,
+                                   const Device& device) {
+  const std::int64_t rows = p.rows;
+  const int most = p.source == Source::y ? stretched_threads : wide_threads;
+  int blocks = blocks_per_row(rows, segments, device, most / warp_lanes);
+  if (!has_clusters(device) || blocks == 0 || rows >= usable(device) || segments < 16)
+    return blocks;
   while (blocks < max_cluster_blocks && segments >= 4 * blocks) blocks *= 2;
   return blocks;
 }
 
+/// The most threads of a backward block: fewer where lanes hold more than usual.
+inline int most_backward_threads(const BackwardProblem& p) {
+  return stretched(backward_tile_bytes(p, false, false), backward_lane_registers)
+             ? stretched_threads
+             : wide_threads;
+}
+
 /// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
 /// to give every multiprocessor a block.
-inline int row_groups(std::int64_t rows, int row_threads, const Device& device) {
-  return static_cast<int>(std::clamp<std::int64_t>(divide_up(rows, device.multiprocessors), 1,
-                                                   wide_threads / row_threads));
+inline int row_groups(const BackwardProblem& p, int row_threads, const Device& device) {
+  const int most = p.source == Source::y ? stretched_threads : most_backward_threads(p);
+  return static_cast<int>(
+      std::clamp<std::int64_t>(divide_up(p.rows, usable(device)), 1, most / row_threads));
 }
 
 /// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
@@ -83,7 +113,7 @@ inline bool fits(std::size_t bytes, const Device& device) {
 /// split it.
 inline bool splits(std::int64_t rows, std::int64_t segments, std::int64_t slot_bytes,
                    const Device& device) {
-  return rows * 2 < device.multiprocessors ||
+  return rows * 2 < usable(device) ||
          !fits(static_cast<std::size_t>(segments * slot_bytes), device);
 }
 
@@ -111,24 +141,59 @@ std::int64_t period(const Problem& p) {
   return std::lcm(inner, cycle);
 }
 
+/// The ring of a block of several warps, for whole rows or others.
+inline Ring forward_wide_ring(const ForwardProblem& p, const Launch& l, bool whole,
+                              const Device& device) {
+  const bool clustered = l.kernel == Kernel::cluster;
+  if (!has_ring(size_of(row_dtype(p)), false)) return {};
+  return ring_of(forward_planes(p, forward_wide_vectors(p, clustered, whole)), l.threads_per_block,
+                 forward_wide_shared(p, l.threads_per_block, clustered, whole) + most_static_bytes,
+                 resident_blocks(clustered ? cluster_threads : l.threads_per_block),
+                 divide_up(p.rows, l.blocks / l.blocks_per_row), device);
+}
+
+/// Whether every warp of every block has a whole segment of a plain row: most such rows are aligned
+/// and take the kernel for whole rows.
+inline bool whole_clusters(const BackwardProblem& p, const Geometry& g, int blocks_per_row) {
+  return p.source == Source::x && is_plain(p) && p.cols == g.segments * g.segment_cols() &&
+         g.segments % blocks_per_row == 0;
+}
+
+/// The ring of a backward block: `groups` groups of threads, each with a row at a time.
+inline Ring backward_ring(const BackwardProblem& p, const Launch& l, int groups, bool whole,
+                          std::int64_t most_rows, const Device& device) {
+  const bool clustered = l.kernel == Kernel::cluster;
+  if (!has_ring(size_of(row_dtype(p)), p.source == Source::y)) return {};
+  return ring_of(
+      backward_planes(p, backward_vectors(p, clustered, whole)), l.threads_per_block,
+      backward_shared(p, l.threads_per_block, groups, clustered, whole) + most_static_bytes,
+      clustered ? (whole ? 2 : 1) : resident_blocks(l.threads_per_block), most_rows, device);
+}
+
 inline Launch forward(const ForwardProblem& p, const Device& device) {
   Launch launch;
   if (p.rows == 0 || p.cols == 0) return launch;
 
   const Geometry g = forward_geometry(p);
-  const std::int64_t many = device.multiprocessors;
+  const std::int64_t many = usable(device);
   launch.vectors_per_thread = g.vectors;
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
   if (g.segments == 1) {
     const int rows_per_block = narrow_threads / g.lanes;
     const int registers = tile_bytes(g.vectors, row_dtype(p)) / 4;
+    const int resident = narrow_blocks(registers, size_of(row_dtype(p)));
     launch.kernel = Kernel::narrow;
     launch.threads_per_block = narrow_threads;
-    launch.blocks = std::min(divide_up(p.rows, rows_per_block),
-                             many * narrow_blocks(registers, size_of(row_dtype(p))));
+    launch.blocks = std::min(divide_up(p.rows, rows_per_block), many * resident);
     launch.blocks = even_blocks(launch.blocks, rows_per_block, period(p));
-    launch.shared_bytes = forward_narrow_shared(p);
+    const std::size_t other = forward_narrow_shared(p);
+    Ring ring;
+    if (has_ring(size_of(row_dtype(p)), false)) {
+      ring = ring_of(forward_planes(p, forward_narrow_vectors(p)), narrow_threads, other, resident,
+                     divide_up(p.rows, launch.blocks * rows_per_block), device);
+    }
+    set_ring(launch, other, ring);
     return launch;
   }
   const bool long_lanes =
@@ -143,11 +208,10 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     launch.threads_per_block = warps * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    const std::int64_t fit = std::max<std::int64_t>(
-        1,
-        many * resident_blocks(cluster > 1 ? cluster_threads : launch.threads_per_block) / cluster);
+    const std::int64_t fit = cluster > 1 ? resident_clusters(cluster, device)
+                                         : many * resident_blocks(launch.threads_per_block);
     launch.blocks = even_blocks(std::min(p.rows, fit), 1, period(p)) * cluster;
-    launch.shared_bytes = wide_shared;
+    set_ring(launch, wide_shared, forward_wide_ring(p, launch, false, device));
     return launch;
   }
   const int slot_bytes = 4 * element_of(compute_dtype(p.x_dtype));
@@ -168,8 +232,7 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
 
 /// Blocks of a split row's first launch: a warp for each of `items` segments.
 inline std::int64_t split_moments_blocks(std::int64_t items, const Device& device) {
-  return std::min(divide_up(items, long_threads / warp_lanes),
-                  std::int64_t{device.multiprocessors});
+  return std::min(divide_up(items, long_threads / warp_lanes), usable(device));
 }
 
 /// A backward's main launch, and how its blocks share rows.
@@ -177,6 +240,7 @@ struct BackwardChoice {
   Launch launch;
   std::int64_t writers = 0;
   std::int64_t chunks = 0;
+  std::int64_t most_rows = 0;
 };
 
 /// Blocks (clusters) for each parameter group, `rows_at_once` rows each, when `fit` of them run at
@@ -184,7 +248,7 @@ struct BackwardChoice {
 struct Writers {
   std::int64_t per_group;
   std::int64_t all;
-  std::int64_t turns;
+  std::int64_t most_rows;  ///< that a thread takes of a group
 
   Writers(const BackwardProblem& p, std::int64_t group_rows, std::int64_t rows_at_once,
           std::int64_t fit) {
@@ -194,7 +258,7 @@ struct Writers {
       per_group = even_blocks(per_group, rows_at_once, period(p));
     }
     all = per_group * std::clamp<std::int64_t>(fit / per_group, 1, p.param_groups);
-    turns = divide_up(group_rows, per_group * rows_at_once);
+    most_rows = divide_up(group_rows, per_group * rows_at_once);
   }
 };
 
@@ -203,8 +267,7 @@ inline BackwardChoice backward_narrow(const BackwardProblem& p, const Device& de
                                       Launch launch) {
   const Geometry g = backward_geometry(p);
   const std::int64_t group_rows = RowMap::of(p).rows_of(0);  // the most
-  const bool long_lanes = stretched(backward_tile_bytes(p, false, false), backward_lane_registers);
-  int threads = long_lanes ? stretched_threads : wide_threads;
+  int threads = most_backward_threads(p);
   const auto shared = [&] {
     return backward_shared(p, threads, threads / warp_lanes, false, false);
   };
@@ -213,14 +276,15 @@ inline BackwardChoice backward_narrow(const BackwardProblem& p, const Device& de
   while (p.param_groups > 1 && threads % 64 == 0 && threads / g.lanes / 2 >= group_rows)
     threads /= 2;
   const int rows_at_once = threads / g.lanes;
-  const Writers writers(
-      p, group_rows, rows_at_once,
-      device.multiprocessors * std::int64_t{p.param_groups > 1 ? most / threads : 1});
+  const Writers writers(p, group_rows, rows_at_once,
+                        usable(device) * std::int64_t{p.param_groups > 1 ? most / threads : 1});
   launch.kernel = Kernel::narrow;
   launch.threads_per_block = threads;
   launch.blocks = writers.all;
-  launch.shared_bytes = shared();
-  return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+  set_ring(launch, shared(),
+           backward_ring(p, launch, threads / warp_lanes, false, writers.most_rows, device));
+  return {launch, writers.per_group, divide_up(writers.most_rows, rows_per_partial),
+          writers.most_rows};
 }
 
 /// Whether rows have to be summed for dgamma or dbeta. Without dy these are zeros.
@@ -232,7 +296,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   Launch launch;
   if (p.rows == 0 || p.cols == 0 || (!p.want_dx && !p.want_dresidual && !wants_sums(p))) return {};
   const Geometry g = backward_geometry(p);
-  const std::int64_t many = device.multiprocessors, group_rows = RowMap::of(p).rows_of(0);
+  const std::int64_t many = usable(device), group_rows = RowMap::of(p).rows_of(0);
   if (!p.has_dy) {
     launch.kernel = Kernel::copy;
     launch.lanes_per_row = launch.threads_per_block = copy_threads;
@@ -243,33 +307,41 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.lanes_per_row = g.lanes;
   launch.blocks_per_row = 1;
   if (g.segments == 1) return backward_narrow(p, device, launch);
-  const int cluster = backward_blocks_per_row(p.rows, g.segments, device);
+  const int cluster = backward_blocks_per_row(p, g.segments, device);
   const int row_threads = cluster == 1 ? static_cast<int>(g.segments) * warp_lanes : 0;
   // Whether rows are aligned is not known before run(): the worse case must fit.
   const auto shared_of = [&](int groups) {
     return backward_shared(p, groups * row_threads, groups, false, false);
   };
   if (cluster == 1 && fits(shared_of(1), device)) {
-    int groups = static_cast<int>(
-        std::min<std::int64_t>(row_groups(p.rows, row_threads, device), group_rows));
+    int groups =
+        static_cast<int>(std::min<std::int64_t>(row_groups(p, row_threads, device), group_rows));
     while (!fits(shared_of(groups), device)) --groups;
     launch.kernel = Kernel::wide;
     launch.threads_per_block = groups * row_threads;
     launch.lanes_per_row = row_threads;
     const Writers writers(p, group_rows, groups, many * resident_blocks(launch.threads_per_block));
     launch.blocks = writers.all;
-    launch.shared_bytes = shared_of(groups);
-    return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+    set_ring(launch, shared_of(groups),
+             backward_ring(p, launch, groups, false, writers.most_rows, device));
+    return {launch, writers.per_group, divide_up(writers.most_rows, rows_per_partial),
+            writers.most_rows};
   }
   if (cluster > 1) {
     launch.kernel = Kernel::cluster;
     launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    const Writers writers(p, group_rows, 1, std::max<std::int64_t>(1, many / cluster));
+    // Only the kernel for whole rows leaves registers for a second block on a multiprocessor.
+    const std::int64_t resident = resident_clusters(cluster, device);
+    const Writers writers(
+        p, group_rows, 1,
+        whole_clusters(p, g, cluster) ? resident : std::max<std::int64_t>(1, resident / 2));
     launch.blocks = writers.all * cluster;
-    launch.shared_bytes = backward_shared(p, launch.threads_per_block, 1, true, false);
-    return {launch, writers.per_group, divide_up(writers.turns, rows_per_partial)};
+    set_ring(launch, backward_shared(p, launch.threads_per_block, 1, true, false),
+             backward_ring(p, launch, 1, false, writers.most_rows, device));
+    return {launch, writers.per_group, divide_up(writers.most_rows, rows_per_partial),
+            writers.most_rows};
   }
   launch.kernel = Kernel::strips;
   launch.threads_per_block = strip_threads;
@@ -280,8 +352,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
   launch.blocks = std::min(groups * chunks * divide_up(g.segments, strip_warps),
                            many * resident_blocks(strip_threads));
   if (p.source == Source::y) {
-    launch.shared_bytes =
-        static_cast<std::size_t>(strip_threads) * tile_bytes(g.vectors, row_dtype(p));
+    launch.shared_bytes = std::size_t{strip_threads} * tile_bytes(g.vectors, row_dtype(p));
   }
   return {launch, 1, chunks};
 }
@@ -292,8 +363,9 @@ inline Launch columns(const BackwardProblem& p, std::int64_t partials, const Dev
   Launch launch;
   const auto warps = static_cast<int>(
       std::clamp<std::int64_t>(divide_up(partials, partials_per_warp), 1, column_warps));
-  const std::int64_t fit = 4 * std::int64_t{device.multiprocessors} * (column_warps / warps);
+  const std::int64_t fit = 4 * usable(device) * (column_warps / warps);
   launch.kernel = Kernel::columns;
+  launch.dependent = device.compute_capability >= 90;
   launch.threads_per_block = warps * warp_lanes;
   launch.blocks_per_row = 1;
   launch.blocks = std::min(divide_up(p.cols, warp_lanes) * p.param_groups, fit);
@@ -304,8 +376,8 @@ inline Launch columns(const BackwardProblem& p, std::int64_t partials, const Dev
 inline Launch strip_dx(const BackwardProblem& p, Launch launch, std::int64_t column_blocks,
                        const Device& device) {
   const std::int64_t segments = backward_geometry(p).segments;
-  launch.blocks = column_blocks + std::min(p.rows * divide_up(segments, strip_segments),
-                                           2 * std::int64_t{device.multiprocessors});
+  launch.blocks =
+      column_blocks + std::min(p.rows * divide_up(segments, strip_segments), 2 * usable(device));
   return launch;
 }
 

@@ -9,6 +9,8 @@
 
 namespace fusednorm::cuda {
 
+static_assert(most_stretched_warps * warp_lanes == stretched_threads);
+
 inline int element_of(DType dtype) {
   return static_cast<int>(size_of(dtype));
 }
@@ -49,6 +51,11 @@ inline int narrow_tile_vectors(const Geometry& g, DType row, int longest) {
 inline int wide_tile_vectors(const Geometry& g, DType row, bool clustered, int longest) {
   return roomy_kernels(element_of(row)) || clustered ? longest : g.vectors;
 }
+inline int forward_narrow_vectors(const ForwardProblem& p) {
+  const DType row = row_dtype(p);
+  return narrow_tile_vectors(forward_geometry(p), row,
+                             longest_vectors(element_of(row), forward_lane_registers, true));
+}
 /// Of ragged rows of clusters: rows with longer lanes are never given to clusters in a forward
 /// pass.
 inline int forward_room(DType row) {
@@ -60,45 +67,49 @@ inline int backward_room(const BackwardProblem& p) {
   return longest_vectors(element_of(row_dtype(p)), backward_lane_registers, p.source == Source::x);
 }
 
-/// Narrow rows: beta for each warp where lanes hold much; where they are stretched gamma and beta,
-/// once a block or, if warps may work on rows of different groups, once a warp.
+/// Narrow rows of one parameter group: gamma and beta, once a block. Of several: beta for each warp
+/// where lanes hold much, and gamma where they are stretched.
 inline std::size_t forward_narrow_shared(const ForwardProblem& p) {
-  const DType row = row_dtype(p);
-  const int longest = longest_vectors(element_of(row), forward_lane_registers, true);
-  const auto bytes = static_cast<std::size_t>(
-      tile_bytes(narrow_tile_vectors(forward_geometry(p), row, longest), row));
+  const auto bytes = static_cast<std::size_t>(tile_bytes(forward_narrow_vectors(p), row_dtype(p)));
+  if (p.param_groups == 1) return warp_lanes * bytes * 2;
   if (bytes <= 4 * narrow_beta_registers) return 0;
-  if (bytes <= 4 * forward_lane_registers) return narrow_threads * bytes;
-  return (p.param_groups > 1 ? narrow_threads : warp_lanes) * bytes * 2;
+  return narrow_threads * bytes * (bytes <= 4 * forward_lane_registers ? 1 : 2);
+}
+
+inline int forward_wide_vectors(const ForwardProblem& p, bool clustered, bool whole) {
+  const Geometry g = forward_geometry(p);
+  const DType row = row_dtype(p);
+  return whole ? g.vectors : wide_tile_vectors(g, row, clustered, forward_room(row));
 }
 
 /// Beta where rows are not whole segments, and gamma where lanes are stretched.
 inline std::size_t forward_wide_shared(const ForwardProblem& p, int threads, bool clustered,
                                        bool whole) {
   const DType row = row_dtype(p);
-  const Geometry g = forward_geometry(p);
-  const int vectors = whole ? g.vectors : wide_tile_vectors(g, row, clustered, forward_room(row));
+  const int vectors = forward_wide_vectors(p, clustered, whole);
   const int bytes = tile_bytes(vectors, row);
   const bool gamma =
       stretched(bytes, forward_lane_registers) || wide_keeps_gamma(size_of(row), clustered, whole);
-  const bool beta = !whole || wide_keeps_beta(size_of(row), vectors);
+  const bool beta = !whole || wide_keeps_beta(size_of(row), vectors, clustered);
   const int arrays = gamma ? 2 : beta ? 1 : 0;
   return static_cast<std::size_t>(threads) * bytes * arrays;
 }
 
 /// A lane's tile in the backward kernels that hold rows in registers.
-inline int backward_tile_bytes(const BackwardProblem& p, bool clustered, bool whole) {
+inline int backward_vectors(const BackwardProblem& p, bool clustered, bool whole) {
   const DType row = row_dtype(p);
   const Geometry g = backward_geometry(p);
   const int room = backward_room(p);
-  const int vectors = g.segments == 1 ? narrow_tile_vectors(g, row, room)
-                      : whole         ? g.vectors
-                                      : wide_tile_vectors(g, row, clustered, room);
-  return tile_bytes(vectors, row);
+  return g.segments == 1 ? narrow_tile_vectors(g, row, room)
+         : whole         ? g.vectors
+                         : wide_tile_vectors(g, row, clustered, room);
+}
+inline int backward_tile_bytes(const BackwardProblem& p, bool clustered, bool whole) {
+  return tile_bytes(backward_vectors(p, clustered, whole), row_dtype(p));
 }
 
-/// Beta from y, gamma where registers do not suffice, and half the groups' sums of dgamma and
-/// dbeta. A narrow block's groups are its warps.
+/// Beta from y, gamma where registers do not suffice, and half the groups' sums of
+/// dgamma and dbeta. A narrow block's groups are its warps.
 inline std::size_t backward_shared(const BackwardProblem& p, int threads, int groups,
                                    bool clustered, bool whole) {
   const int bytes = backward_tile_bytes(p, clustered, whole);

@@ -11,22 +11,22 @@ inline constexpr int narrow_threads = 128;
 /// Narrow rows whose tiles are larger keep beta in shared memory: three tiles, two addresses and
 /// what a residual needs do not fit 128 registers.
 inline constexpr int narrow_beta_registers = 24;
-/// Wide forward rows: beta waits in shared memory where rows are ragged, and in whole rows of 16
-/// bits whose lanes hold 32 columns, since the words as loaded take registers, too. So does gamma
-/// in ragged rows of clusters, and in f64.
-constexpr bool wide_keeps_beta(std::size_t element, int vectors) {
-  return element == 2 && vectors > 3;
+/// Wide forward rows: beta waits in shared memory where rows are ragged or have clusters, and in
+/// whole rows of 16 bits whose lanes hold 32 columns, since the words as loaded take registers,
+/// too. So does gamma in ragged rows of clusters, and in f64.
+constexpr bool wide_keeps_beta(std::size_t element, int vectors, bool clustered) {
+  return clustered || (element == 2 && vectors > 3);
 }
 constexpr bool wide_keeps_gamma(std::size_t element, bool clustered, bool whole) {
-  return !whole && (element == 8 || (element == 2 && clustered));
+  return !whole && (element == 8 || clustered);
 }
 /// A block of the kernels for rows that are read twice: 168 registers a thread, for three tiles and
 /// the way through a row of any length.
 inline constexpr int long_threads = 384;
 /// Most threads of a block that works on one row: 512 leave each 128 of 64 K registers.
 inline constexpr int wide_threads = 512;
-/// Of a narrow backward block whose lanes hold a quarter more than usual: 128 registers do not
-/// suffice there; 384 threads leave each 168.
+/// Of a backward block whose lanes hold a quarter more than usual, or with rows of several warps in
+/// a backward from y: 128 registers do not suffice there; 384 threads leave each 168.
 inline constexpr int stretched_threads = 384;
 /// A block of a cluster has fewer: addressing other blocks' memory takes registers, and two such
 /// blocks fit a multiprocessor, so that one works while the other waits.
@@ -38,8 +38,23 @@ inline constexpr int max_cluster_segments = max_cluster_blocks * cluster_threads
 /// Segments of a row that a block can hold.
 inline constexpr int max_block_segments = wide_threads / 32;
 /// Static shared memory of a kernel that has dynamic shared memory as well: at most this. Two sets
-/// of 64 segments' moments in f64.
-inline constexpr int most_static_bytes = 4 << 10;
+/// of 64 segments' moments in f64, and their mbarriers.
+inline constexpr int most_static_bytes = (4 << 10) + 32;
+
+/// Stages of a ring: kernels wait for a number of copies that must be a constant.
+inline constexpr int most_stages = 6;
+/// Whether rows of this size of element are requested ahead. f64 arithmetic and a backward from y
+/// leave no registers for it.
+constexpr bool has_ring(std::size_t element, bool from_y) {
+  return element != 8 && !from_y;
+}
+/// Bytes that a multiprocessor should have in flight. Little's law asks for bandwidth x latency
+/// over multiprocessors: B200 8 TB/s x 0.8 us / 148 = 43 KB, and a third more under load. A row's
+/// copies are not in flight from when they arrive until its slot is requested again: as much again
+/// as a quarter of that.
+inline constexpr int wanted_in_flight = 72 << 10;
+/// Shared memory that the system takes of each block, from sm_80 on.
+inline constexpr int system_shared_bytes = 1 << 10;
 
 /// Rows that a thread of a backward kernel adds up in one go. Longer sums are left as further
 /// partials, so that the error of dgamma does not grow with rows.
@@ -61,11 +76,11 @@ inline constexpr int column_batch = 8;
 inline constexpr int partials_per_warp = 16;
 
 /// Blocks of narrow_threads that fit a multiprocessor's 64 K registers when a thread needs three
-/// tiles of `tile_registers`, and 48 (f64: 96) for everything else, up to 128 in all.
+/// and a half tiles of `tile_registers`, and 72 (f64: 96) for everything else, up to 168 in all.
+/// Few blocks suffice: what they have in flight lies in shared memory.
 constexpr int narrow_blocks(int tile_registers, std::size_t element) {
-  const int wanted = (3 * tile_registers + (element == 8 ? 96 : 48) + 7) / 8 * 8;
-  const int blocks = 65536 / (narrow_threads * (wanted > 128 ? 128 : wanted));
-  return blocks > 12 ? 12 : blocks;
+  const int wanted = (7 * tile_registers / 2 + (element == 8 ? 96 : 72) + 7) / 8 * 8;
+  return 65536 / (narrow_threads * (wanted > 168 ? 168 : wanted));
 }
 
 }  // namespace fusednorm::cuda

@@ -41,7 +41,8 @@ void set_rows(BackwardArguments& a, const BackwardPlan& plan, const BackwardBuff
                   from_y ? p.y_dtype : row);
   if (p.has_dy) a.dy = rows(buffers.dy, p.dy_row_stride, p.dy_outer_stride, p.y_dtype);
   if (p.want_dx) a.dx = rows(buffers.dx, p.dx_row_stride, p.dx_outer_stride, p.x_dtype);
-  if (p.has_ds) a.ds = rows(buffers.ds, p.ds_row_stride, p.ds_outer_stride, row);
+  if (p.has_ds && (p.want_dx || p.want_dresidual))
+    a.ds = rows(buffers.ds, p.ds_row_stride, p.ds_outer_stride, row);
   if (p.want_dresidual) {
     a.dresidual = rows(buffers.dresidual, p.dresidual_row_stride, p.dresidual_outer_stride, row);
   }
@@ -79,6 +80,7 @@ BackwardArguments arguments_of(const BackwardPlan& plan, const BackwardBuffers& 
   a.vectors = g.vectors;
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = plan.launch.blocks_per_row;
+  a.ring = ring_of(plan.launch, a.vectorised != 0);
   a.plain = is_plain(p);
   a.operation = p.operation;
   a.row_dtype = row_dtype(p);

@@ -56,6 +56,7 @@ ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buf
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = l.blocks_per_row;
   a.vectorised = aligned_rows(a.map, row_dtype(p), {&a.x, &a.y, &a.residual, &a.sum});
+  a.ring = ring_of(l, a.vectorised != 0);
   a.plain = is_plain(p);
   a.operation = p.operation;
   a.rounding = p.rounding;

@@ -59,6 +59,19 @@ cudaError_t allow_most_shared(const void* kernel) {
                               most - most_static_bytes);
 }
 
+/// Code for older architectures, which the driver may have compiled for this device, does not wait
+/// for the launch before. In a graph the launch is an ordinary one: not every runtime and driver
+/// captures dependent ones.
+bool may_be_dependent(const void* kernel, Stream stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess ||
+      capture != cudaStreamCaptureStatusNone) {
+    return false;
+  }
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
+}
+
 }  // namespace
 
 Status launch(const char* name, const Launch& planned, bool aligned, void** arguments,
@@ -79,13 +92,18 @@ Status launch(const char* name, const Launch& planned, bool aligned, void** argu
   config.blockDim = dim3(static_cast<unsigned>(planned.threads_per_block));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute cluster{};
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
   if (planned.kernel == Kernel::cluster) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = static_cast<unsigned>(planned.blocks_per_row);
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
+  }
+  if (planned.dependent && may_be_dependent(kernel, stream)) {
+    cudaLaunchAttribute& dependent = attributes[config.numAttrs++];
+    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    dependent.val.programmaticStreamSerializationAllowed = 1;
   }
   const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
   return error == cudaSuccess ? Status() : failed(name, error);

@@ -13,6 +13,13 @@ Status failed(const char* what, cudaError_t error);
 /// The plan's device is current and the workspace lies on it.
 Status check_device(const Device& device, const Workspace& workspace, std::size_t needed);
 
+/// The ring of the kernel that launch() takes. Rows that start anywhere are not copied ahead.
+inline Ring ring_of(const Launch& planned, bool aligned) {
+  Ring ring = aligned && planned.aligned_function != nullptr ? planned.aligned_ring : planned.ring;
+  if (!aligned) ring.stages = 0;
+  return ring;
+}
+
 /// Launches what the plan decided; `aligned`: every row starts on a vector's boundary. `arguments`
 /// are the kernel's parameters.
 Status launch(const char* name, const Launch& planned, bool aligned, void** arguments,

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a parameter group in the order in which a thread of a backward pass takes them,
+// requested ahead where there is a ring.
+#pragma once
+
+#include "device/row_gradient.cuh"
+
+namespace fusednorm::cuda {
+
+/// `whole`: all rows are aligned, plain and of whole tiles. RowOf: the row of the data that is the
+/// thread's index-th of the group; it is asked only where rows are not evenly spaced.
+template <typename Tile, bool from_y, bool whole>
+struct BackwardRing {
+  using C = typename Tile::C;
+  using Row = BackwardRow<Tile, from_y>;
+  static constexpr bool ringed = rings_exist<Tile, from_y>;
+  RowRing ring;
+  const std::byte* dy;      ///< the lane's first column of the first row that was not requested
+  const std::byte* source;  ///< the same
+  std::int64_t statistics;  ///< bytes from the first mean, and rstd, to that row's
+  std::byte* dx;            ///< of the row that is worked on
+  int requested = 0;        ///< rows of the group
+  int taken = 0;
+
+  __device__ __forceinline__ BackwardRing(const BackwardArguments& a, const uint4* shared)
+      : ring(a.ring, shared) {}
+
+  __device__ __forceinline__ void move_inputs(const BackwardArguments& a, std::int64_t row,
+                                              std::int64_t first) {
+    dy = kept(static_cast<const std::byte*>(row_address(a.dy, a.map, row, first)));
+    source = kept(static_cast<const std::byte*>(row_address(a.source, a.map, row, first)));
+    statistics = row * static_cast<int>(sizeof(C));
+  }
+
+  /// To a group of which this thread has `count` rows; `first` is the lane's first column.
+  template <typename RowOf>
+  __device__ __forceinline__ void begin(const BackwardArguments& a, int count, const RowOf& row_of,
+                                        std::int64_t first, Extent every) {
+    requested = taken = 0;
+    move_inputs(a, row_of(0), first);
+    dx = kept(row_address(a.dx, a.map, row_of(0), first));
+    if constexpr (ringed) {
+      drain(a);
+#pragma unroll 1
+      for (int stage = 0; stage < a.ring.stages; ++stage) request(a, count, row_of, first, every);
+    }
+  }
+
+  template <typename RowOf>
+  __device__ __forceinline__ void advance_inputs(const BackwardArguments& a, const RowOf& row_of,
+                                                 int to, std::int64_t first) {
+    if (a.map.even_steps == 0) return move_inputs(a, row_of(to), first);
+    dy = kept(advance(dy, a.dy.step_bytes));
+    source = kept(advance(source, a.source.step_bytes));
+    statistics += a.statistics_step;
+  }
+
+  template <typename RowOf>
+  __device__ __forceinline__ void request(const BackwardArguments& a, int count,
+                                          const RowOf& row_of, std::int64_t first, Extent every) {
+    const auto row = [&] { return row_of(requested); };
+    const bool exists = requested < count;
+    if (Tile::lanes != warp_lanes || exists) {  // all lanes of a warp have a row, or none
+      request_gradient_and_source<Tile, whole, from_y>(
+          ring.slot, a, dy, source, statistics, row, first, exists ? every : every.none(), exists);
+    }
+    RowRing::requested();
+    ring.next(a.ring);
+    advance_inputs(a, row_of, ++requested, first);
+  }
+
+  /// The row whose time has come. Its slot is given to the first that was not requested: at once,
+  /// or where ds is still to be read from it, by finish().
+  template <bool full, typename RowOf>
+  __device__ __forceinline__ void take(Row& here, const BackwardArguments& a, int count,
+                                       const RowOf& row_of, std::int64_t first, Extent extent,
+                                       bool exists, Extent every) {
+    if constexpr (ringed) {
+      if (a.ring.stages != 0) {
+        RowRing::wait(a.ring);
+        here.template load<full>(a, ring.slot);
+        if (full || a.ds.data == nullptr) request(a, count, row_of, first, every);
+        return;
+      }
+    }
+    here.template load<full>(a, dy, source, statistics, extent, exists);
+    if constexpr (ringed) advance_inputs(a, row_of, ++requested, first);
+  }
+
+  /// Writes the row's gradient, where it is wanted, and moves on.
+  template <bool full, typename RowOf>
+  __device__ __forceinline__ void finish(Row& here, const BackwardArguments& a, int count,
+                                         const RowOf& row_of, std::int64_t first, Extent extent,
+                                         typename Row::Sums sums, C reciprocal_cols, Extent every) {
+    const auto row = [&] { return row_of(taken); };
+    if constexpr (full || !ringed) {
+      here.template store<full>(a, FromMemory<Tile, full>{extent}, dx, extent, sums,
+                                reciprocal_cols, row, first);
+    } else {
+      const bool in_slot = a.ring.stages != 0 && a.ds.data != nullptr;
+      here.template store<full>(a, FromEither<Tile, full>{extent, in_slot ? ring.slot : 0}, dx,
+                                extent, sums, reciprocal_cols, row, first);
+      if (in_slot) request(a, count, row_of, first, every);
+    }
+  }
+
+  template <typename RowOf>
+  __device__ __forceinline__ void advance_outputs(const BackwardArguments& a, const RowOf& row_of,
+                                                  std::int64_t first) {
+    ++taken;
+    if constexpr (!ringed) advance_inputs(a, row_of, taken, first);
+    dx = kept(a.map.even_steps != 0 ? advance(dx, a.dx.step_bytes)
+                                    : row_address(a.dx, a.map, row_of(taken), first));
+  }
+
+  /// Before a group begins, and at the end of a kernel.
+  __device__ __forceinline__ void drain(const BackwardArguments& a) const {
+    if constexpr (ringed && Tile::lanes != warp_lanes) RowRing::drain(a.ring);
+  }
+};
+
+}  // namespace fusednorm::cuda

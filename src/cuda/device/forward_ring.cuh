@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a forward pass in the order in which a thread takes them, requested ahead where there
+// is a ring.
+#pragma once
+
+#include "device/row_input.cuh"
+
+namespace fusednorm::cuda {
+
+/// `whole`: all rows of the kernel are aligned, plain and of whole tiles.
+template <typename Tile, bool whole>
+struct ForwardRing {
+  RowRing ring;
+  std::int64_t row;    ///< the first that was not requested
+  const std::byte* x;  ///< the lane's first column of it
+
+  template <typename Index>
+  __device__ __forceinline__ ForwardRing(const ForwardArguments& a, const uint4* shared,
+                                         std::int64_t first_row, Index first)
+      : ring(a.ring, shared),
+        row(first_row),
+        x(kept(static_cast<const std::byte*>(row_address(a.x, a.map, first_row, first)))) {}
+
+  template <typename Index>
+  __device__ __forceinline__ void advance_row(const ForwardArguments& a, Index first) {
+    row += a.row_step;
+    x = kept(a.map.even_steps != 0
+                 ? advance(x, a.x.step_bytes)
+                 : static_cast<const std::byte*>(row_address(a.x, a.map, row, first)));
+  }
+
+  template <typename Index>
+  __device__ __forceinline__ void request(const ForwardArguments& a, Index first, Extent every) {
+    // All lanes of a warp, or only some: then the others copy nothing.
+    const bool exists = row < a.map.rows;
+    if (Tile::lanes != warp_lanes || exists)
+      request_row<Tile, whole>(ring.slot, a, x, row, first, exists ? every : every.none());
+    RowRing::requested();
+    ring.next(a.ring);
+    advance_row(a, first);
+  }
+
+  /// Fills the ring.
+  template <typename Index>
+  __device__ __forceinline__ void request_first(const ForwardArguments& a, Index first,
+                                                Extent every) {
+    if constexpr (rings_exist<Tile>) {
+#pragma unroll 1
+      for (int stage = 0; stage < a.ring.stages; ++stage) request(a, first, every);
+    }
+  }
+
+  /// The row whose time has come; its slot is given to the first that was not requested. `every`
+  /// is what a row has that exists.
+  template <bool full, typename Index>
+  __device__ __forceinline__ void take(typename Tile::Values& values, const ForwardArguments& a,
+                                       std::int64_t now, Index first, Extent extent, Extent every) {
+    if constexpr (rings_exist<Tile>) {
+      if (a.ring.stages != 0) {
+        RowRing::wait(a.ring);
+        load_row<Tile, full>(values, FromSlot<Tile>{ring.slot}, a, nullptr, now, first, extent);
+        return request(a, first, every);
+      }
+    }
+    load_row<Tile, full>(values, FromMemory<Tile, full>{extent}, a, x, now, first, extent);
+    advance_row(a, first);
+  }
+
+  /// At the end of a kernel.
+  __device__ __forceinline__ void drain(const ForwardArguments& a) const {
+    if constexpr (rings_exist<Tile> && Tile::lanes != warp_lanes) RowRing::drain(a.ring);
+  }
+};
+
+}  // namespace fusednorm::cuda

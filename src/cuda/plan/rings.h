@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many rows a launch has in flight while it works on others, and the shared memory for them.
+#pragma once
+
+#include <algorithm>
+
+#include "fusednorm/cuda.h"
+#include "plan/shared_memory.h"
+
+namespace fusednorm::cuda {
+
+/// Pieces of 16 bytes a lane that `vectors` vectors of an array take, beside rows of dtype `row`.
+inline int planes_of(int vectors, DType array, DType row) {
+  return vectors * std::max(1, element_of(array) / element_of(row));
+}
+
+inline int forward_planes(const ForwardProblem& p, int vectors) {
+  const DType row = row_dtype(p);
+  return planes_of(vectors, p.x_dtype, row) + (p.has_residual ? vectors : 0);
+}
+
+/// One for mean and rstd; dy; the source; ds.
+inline int backward_planes(const BackwardProblem& p, int vectors) {
+  const int dy = planes_of(vectors, p.y_dtype, row_dtype(p));
+  return 1 + dy + (p.source == Source::y ? dy : vectors) + (p.has_ds ? vectors : 0);
+}
+
+/// The ring of a block of `threads` threads with `other_bytes` of shared memory besides, `resident`
+/// of which a multiprocessor holds at once; no thread takes more than `most_rows` rows.
+/// As many stages as it takes to have enough in flight, if they fit. sm_75 has no copies to shared
+/// memory that a thread need not wait for.
+inline Ring ring_of(int planes, int threads, std::size_t other_bytes, int resident,
+                    std::int64_t most_rows, const Device& device) {
+  Ring ring;
+  if (device.compute_capability < 80) return ring;
+  ring.warp_bytes = planes * warp_lanes * vector_bytes;
+  ring.stage_bytes = threads / warp_lanes * ring.warp_bytes;
+  const std::int64_t block = device.shared_bytes_per_block;
+  const std::int64_t share =
+      (device.shared_bytes_per_block + system_shared_bytes) / resident - system_shared_bytes;
+  const auto other = static_cast<std::int64_t>(other_bytes);
+  const std::int64_t wanted =
+      std::min(most_rows, divide_up(wanted_in_flight, std::int64_t{ring.stage_bytes} * resident));
+  std::int64_t stages =
+      std::clamp<std::int64_t>((std::min(block, share) - other) / ring.stage_bytes, 0,
+                               std::min<std::int64_t>(wanted, most_stages));
+  // Rather a block less on the multiprocessor than nothing in flight.
+  if (stages == 0 && other + ring.stage_bytes <= block) stages = 1;
+  ring.stages = static_cast<int>(stages);
+  ring.bytes = ring.stages * ring.stage_bytes;
+  return ring;
+}
+
+/// Sets a launch's ring, and its dynamic shared memory, of which `other_bytes` are for other
+/// things.
+inline void set_ring(Launch& launch, std::size_t other_bytes, const Ring& ring) {
+  launch.ring = ring;
+  launch.shared_bytes = other_bytes + static_cast<std::size_t>(ring.bytes);
+}
+inline void set_aligned_ring(Launch& launch, std::size_t other_bytes, const Ring& ring) {
+  launch.aligned_ring = ring;
+  launch.aligned_shared_bytes = other_bytes + static_cast<std::size_t>(ring.bytes);
+}
+
+}  // namespace fusednorm::cuda
