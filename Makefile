@@ -89,10 +89,10 @@ emulated-package: $(STAMPS)/nvcc $(STAMPS)/system-test
 test-matrix: $(STAMPS)/system
 	tools/test-matrix $(MATRIX)
 
-test-arm64: $(STAMPS)/system
+test-arm64: $(STAMPS)/system-arm64
 	tools/test-arm64
 
-test-compilers: $(STAMPS)/system
+test-compilers: $(STAMPS)/system-compilers
 	tools/test-compilers
 
 # The kernels compiled by an nvcc of CUDA 12, on the emulated device as libcudart.so.12: NVCC12=, or one laid out here.
