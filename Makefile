@@ -103,10 +103,10 @@ emulated-package: $(STAMPS)/nvcc $(STAMPS)/system-test
 test-matrix: $(STAMPS)/system
 	tools/test-matrix $(MATRIX)
 
-test-arm64: $(STAMPS)/system
+test-arm64: $(STAMPS)/system-arm64
 	tools/test-arm64
 
-test-compilers: $(STAMPS)/system
+test-compilers: $(STAMPS)/system-compilers
 	tools/test-compilers
 
 # The kernels compiled by an nvcc of CUDA 12, on the emulated device as libcudart.so.12: NVCC12=, or one laid out here.
@@ -115,7 +115,7 @@ test-cuda-12: $(STAMPS)/venv $(STAMPS)/system-test
 	[ -x $(NVCC12) ] || tools/install-nvcc-12
 	cmake --preset cuda -B build/cuda12 -DCMAKE_CUDA_COMPILER=$(NVCC12) -DFUSEDNORM_NVCC=$(NVCC12) \
 	  -DCUDAToolkit_ROOT=$(NVCC12:/bin/nvcc=) '-DCMAKE_CUDA_ARCHITECTURES=75-virtual;90-virtual' -DFUSEDNORM_EMULATOR_TESTS=OFF
-	cmake --build build/cuda12 -j $(JOBS) --target cuda_problems cuda_runtime
+	cmake --build build/cuda12 -j $(JOBS) --target cuda_problems cuda_runtime fusednorm_emulator
 	FUSEDNORM_TEST_SCALE=small ctest --test-dir build/cuda12 --output-on-failure -R 'cuda\.(problems|runtime)\.sm_(75|90)'
 
 # In an environment of their own: build/wheels/torch-TORCH.

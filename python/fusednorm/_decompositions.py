@@ -28,6 +28,18 @@ def _output_dtype(arguments: dict[str, Any], input: torch.dtype, parameter: Any)
     return torch.promote_types(input, parameter.dtype)
 
 
+def _rms_norm(x: Tensor, shape: list[int], weight: Tensor | None, eps: float) -> Tensor:
+    """Call aten's rms_norm; where that is a chain of operators itself, write it as one.
+
+    PyTorch 2.6 has such a chain, with an addition in place, which a decomposition must not have.
+    """
+    if hasattr(torch.ops.aten, "_fused_rms_norm"):
+        return torch.ops.aten.rms_norm.default(x, shape, weight, eps)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    y = wide * torch.rsqrt(wide.square().mean(list(range(-len(shape), 0)), keepdim=True) + eps)
+    return (y if weight is None else y * weight).to(x.dtype)
+
+
 def _norm(arguments: dict[str, Any], x: Tensor, input_dtype: torch.dtype) -> Tensor:
     """Return the output for rows ``x``, which are the input or its stored sum."""
     shape, weight, bias = (arguments[name] for name in ("normalized_shape", "weight", "bias"))
@@ -41,7 +53,7 @@ def _norm(arguments: dict[str, Any], x: Tensor, input_dtype: torch.dtype) -> Ten
     def aten(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         if not arguments["is_rms"]:
             return torch.ops.aten.layer_norm.default(x, shape, weight, bias, eps)
-        y = torch.ops.aten.rms_norm.default(x, shape, weight, eps)
+        y = _rms_norm(x, shape, weight, eps)
         return y if bias is None else y + bias
 
     if rounding == "once" and whole:

@@ -7,7 +7,7 @@ import torch
 
 LIBRARY = Path(__file__).parent / "lib" / "libfusednorm_torch.so"
 
-_REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps"
+_REBUILD = "pip install --force-reinstall --no-deps ."
 
 
 def _release(version: str) -> str:
@@ -15,18 +15,17 @@ def _release(version: str) -> str:
     return ".".join(version.split("+")[0].split(".")[:2])
 
 
-def _remedy(version: str) -> str:
+def _remedy(version: str, built_for: str) -> str:
     """Return the command that fits: a wheel's version names its torch, a build's own does not."""
-    if "+" not in version:
-        return (
-            "Rebuild it against the torch you have, in the directory of its source:\n"
-            f"    {_REBUILD} ."
-        )
-    public = version.split("+")[0]
-    return (
-        "Build it against the torch you have:\n"
-        f"    {_REBUILD} --no-binary fusednorm fusednorm=={public}"
+    remedy = (
+        f"Rebuild it against the torch you have, in the directory of its source:\n    {_REBUILD}"
     )
+    if "+" in version:
+        remedy += (
+            "\nor install the torch that this wheel was built for:\n"
+            f"    pip install 'torch=={_release(built_for)}.*'"
+        )
+    return remedy
 
 
 def check_torch(version: str, built_for: str, installed: str) -> None:
@@ -38,18 +37,20 @@ def check_torch(version: str, built_for: str, installed: str) -> None:
     ...
     ImportError: fusednorm 0.1.0 was built for torch 2.15.0, but torch 2.16.0 is installed.
     Rebuild it against the torch you have, in the directory of its source:
-        pip install --no-build-isolation --force-reinstall --no-deps .
+        pip install --force-reinstall --no-deps .
     >>> check_torch("0.1.0+torch2.15.cpu", "2.15.0", "2.12.1")
     Traceback (most recent call last):
     ...
     ImportError: fusednorm 0.1.0+torch2.15.cpu was built for torch 2.15.0, but torch 2.12.1 is installed.
-    Build it against the torch you have:
-        pip install --no-build-isolation --force-reinstall --no-deps --no-binary fusednorm fusednorm==0.1.0
+    Rebuild it against the torch you have, in the directory of its source:
+        pip install --force-reinstall --no-deps .
+    or install the torch that this wheel was built for:
+        pip install 'torch==2.15.*'
     """  # noqa: E501
     if _release(built_for) != _release(installed):
         raise ImportError(
             f"fusednorm {version} was built for torch {built_for}, but torch {installed} "
-            f"is installed.\n{_remedy(version)}"
+            f"is installed.\n{_remedy(version, built_for)}"
         )
 
 
@@ -60,7 +61,7 @@ def load_operators() -> None:
     except ModuleNotFoundError as error:
         raise ImportError(
             "fusednorm has no operator library: this is its source, not an installed package.\n"
-            "Install it with: pip install --no-build-isolation ."
+            "Install it with: pip install ."
         ) from error
     check_torch(VERSION, TORCH_VERSION, str(torch.__version__))
     try:
@@ -68,5 +69,5 @@ def load_operators() -> None:
     except OSError as error:
         raise ImportError(
             f"fusednorm, built for torch {TORCH_VERSION}, cannot be loaded by torch "
-            f"{torch.__version__}: {error}\n{_remedy(VERSION)}"
+            f"{torch.__version__}: {error}\n{_remedy(VERSION, TORCH_VERSION)}"
         ) from error

@@ -12,6 +12,7 @@ import torch
 
 import fusednorm
 import model_zoo
+import torch_features
 from fusednorm.conversion import swap
 from fusednorm.conversion.probe import probe
 from model_zoo import package
@@ -173,12 +174,16 @@ def test_the_norms_of_transformers():
     assert len(left) <= 0.15 * len(found), left
 
 
+ONE_OPERATOR = torch_features.NATIVE_RMS_NORM_IS_ONE_OPERATOR
+NATIVE = ("once", "input") if ONE_OPERATOR else ("via_x", "promoted")  # of torch's own rms_norm
+
+
 @pytest.mark.parametrize(
     ("module", "name", "arguments", "wanted"),
     [
         ("timm.layers", "LayerNorm", (48,), ("layer_norm", "once", "input")),
         ("timm.layers", "LayerNormFp32", (48,), ("layer_norm", "once", "input")),
-        ("timm.layers", "RmsNorm", (48,), ("rms_norm", "once", "input")),
+        ("timm.layers", "RmsNorm", (48,), ("rms_norm", *NATIVE)),
         ("diffusers.models.normalization", "RMSNorm", (48, 1e-6), ("rms_norm", "via_param", None)),
         ("diffusers.models.normalization", "FP32LayerNorm", (48,), ("layer_norm", "once", "input")),
         ("torchtune.modules", "RMSNorm", (48,), ("rms_norm", "via_x", "promoted")),
@@ -200,6 +205,7 @@ def test_fsdp2_before_and_after_conversion():
     import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
 
+    torch_features.needs_events_of_cpu_streams()
     dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     try:
         mesh = dist.device_mesh.init_device_mesh("cpu", (1,))

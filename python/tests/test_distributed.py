@@ -11,6 +11,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+import torch_features
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 WORLD = 2
 
@@ -43,6 +45,8 @@ def worker(rank, wrapper, port):
             check_dtensor()
         elif wrapper == "dtensor of the family":
             check_dtensor_of_the_family()
+        elif wrapper == "dtensor in place":
+            check_dtensor_in_place()
         else:
             check_data_parallel(wrapper, rank)
         dist.barrier()  # neither process hangs up while the other still reads
@@ -184,11 +188,19 @@ def check_dtensor_of_the_family():
         assert [leaf.grad is not None for leaf in leaves] == [
             bool(wanted >> i & 1) for i in range(4)
         ]
-    # In place.
+
+
+def check_dtensor_in_place():
+    import fusednorm
+    import fusednorm.distributed
+
+    generator = torch.Generator().manual_seed(5)
+    x, r, w = (torch.randn(shape, generator=generator) for shape in ((3, 8, 16), (3, 8, 16), (16,)))
+    mesh = dist.device_mesh.init_device_mesh("cpu", (WORLD,))
     with torch.no_grad():
         y, s = fusednorm.add_rms_norm(x, r, (16,), w)
-        first, second = (distribute_tensor(t.clone(), mesh, [rows]) for t in (x, r))
-        fusednorm.add_rms_norm_(first, second, (16,), distribute_tensor(w, mesh, [whole]))
+        first, second = (distribute_tensor(t.clone(), mesh, [Shard(1)]) for t in (x, r))
+        fusednorm.add_rms_norm_(first, second, (16,), distribute_tensor(w, mesh, [Replicate()]))
         assert torch.equal(first.full_tensor(), y)
         assert torch.equal(second.full_tensor(), s)
 
@@ -201,10 +213,14 @@ def free_port():
         return s.getsockname()[1]
 
 
-@pytest.mark.parametrize("wrapper", ["ddp", "fsdp2", "dtensor", "dtensor of the family"])
+@pytest.mark.parametrize(
+    "wrapper", ["ddp", "fsdp2", "dtensor", "dtensor of the family", "dtensor in place"]
+)
 def test_two_processes(wrapper, capsys):
-    if wrapper == "fsdp2" and not hasattr(torch.cpu.Stream, "record_event"):
-        pytest.skip("fully_shard on the CPU needs torch.cpu.Stream.record_event, not in this torch")
+    if wrapper == "fsdp2":
+        torch_features.needs_events_of_cpu_streams()
+    if wrapper == "dtensor in place":
+        torch_features.needs_dtensor_for_operators_without_results()
     try:
         mp.spawn(worker, (wrapper, free_port()), nprocs=WORLD)
     except mp.ProcessExitedException as crash:

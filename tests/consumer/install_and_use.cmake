@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs the build tree into a fresh prefix, then configures, builds and runs the consumer
-# against that prefix alone.
+# Installs the build tree into a fresh prefix, then configures, builds and runs consumers of each
+# component against that prefix alone. EMULATOR and TORCH are empty where the build has no such
+# component.
 function(step)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code)
   if(NOT code EQUAL 0)
@@ -9,13 +10,30 @@ function(step)
   endif()
 endfunction()
 
-file(REMOVE_RECURSE ${WORK}/prefix ${WORK}/project)
+file(REMOVE_RECURSE ${WORK}/prefix ${WORK}/project ${WORK}/cuda)
 step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
-step(${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/project -G ${GENERATOR}
-  -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_FLAGS=${FLAGS}
+set(settings -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_FLAGS=${FLAGS}
   -D CMAKE_PREFIX_PATH=${WORK}/prefix)
+set(with_emulator "")
+if(EMULATOR)
+  list(APPEND settings -D CUDAToolkit_ROOT=${TOOLKIT})
+  set(with_emulator ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${EMULATOR} FUSEDNORM_EMULATOR_MULTIPROCESSORS=4)
+endif()
+set(components "")
+if(TORCH)
+  set(components -D COMPONENTS=torch -D TORCH=${TORCH})
+endif()
+step(${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/project ${settings} ${components})
 step(${CMAKE_COMMAND} --build ${WORK}/project)
 step(${WORK}/project/consumer)
+if(TORCH)
+  step(${with_emulator} ${WORK}/project/torch_consumer)
+endif()
+if(EMULATOR)
+  step(${CMAKE_COMMAND} -S ${EXAMPLES}/cuda_graph -B ${WORK}/cuda ${settings})
+  step(${CMAKE_COMMAND} --build ${WORK}/cuda)
+  step(${with_emulator} ${WORK}/cuda/example_cuda_graph)
+endif()
 
 # What cannot be had is said in a sentence of ours.
 function(refused_with sentence)
@@ -31,10 +49,10 @@ function(refused_with sentence)
 endfunction()
 refused_with("call enable_language(CXX) before find_package(fusednorm)" -D LANGUAGES=C)
 refused_with("fusednorm has the components cpu, cuda and torch, not tpu" -D COMPONENTS=tpu)
-if(NOT WITH_TORCH)
+if(NOT TORCH)
   refused_with("this fusednorm was built without the PyTorch operators" -D COMPONENTS=torch)
 endif()
-if(NOT WITH_CUDA)
+if(NOT EMULATOR)
   refused_with("this fusednorm was built without CUDA" -D COMPONENTS=cuda)
 endif()
 

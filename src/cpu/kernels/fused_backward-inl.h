@@ -60,7 +60,7 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
     w0 = last ? tail_w : hn::Zero(d);
     g1 = w1 = hn::Zero(d);
   };
-  const auto end_chain = [&] FUSEDNORM_INLINE {
+  const auto end_chain = [&]() FUSEDNORM_INLINE {
     const V g = hn::Add(g0, g1), weighted = hn::Add(w0, w1);
     g_sum = several_chunks ? hn::Add(g_sum, g) : g;
     w_sum = several_chunks ? hn::Add(w_sum, weighted) : weighted;
