@@ -7,8 +7,8 @@
 
 FUSEDNORM_TARGET_BEGIN
 
-/// f32 and f64 rows are taken one at a time, and load and store the column sums for each: heads in
-/// the order of memory would cost them more than rows that are apart.
+/// Not for f32 and f64 rows, which are taken one at a time and would load and store the column sums
+/// of a head for each; that was not tried.
 template <class B>
 constexpr auto heads_of() -> decltype(BackwardKernels::heads) {
   if constexpr (B::sixteen_bit && !B::from_y && B::Output::can_bypass)
