@@ -25,21 +25,27 @@ int main(int count, char** arguments) {
     return 2;
   }
 #endif
+  const auto measure = [&](const std::vector<problems::Problem>& some) {
+#ifdef FUSEDNORM_BENCH_CUDA
+    if (options.device == "cuda") return std::vector{measure_cuda(some[0], options)};
+#endif
+    return measure_cpu(some, options);
+  };
   const Progress progress(options.problems.size());
   std::vector<Row> rows;
   bool failed = false;
   print_header();
-  for (const problems::Problem& problem : options.problems) {
-    progress.show(rows.size(), problem);
-#ifdef FUSEDNORM_BENCH_CUDA
-    const auto measure = options.device == "cuda" ? measure_cuda : measure_cpu;
-#else
-    const auto measure = measure_cpu;
-#endif
-    rows.push_back({problem, measure(problem, options)});
-    failed = failed || !rows.back().measurement.error.empty();
+  const std::size_t at_once = options.in_turns ? options.problems.size() : 1;
+  for (auto first = options.problems.begin(); first != options.problems.end();) {
+    progress.show(rows.size(), *first);
+    const std::vector<problems::Problem> some(first, first + static_cast<std::ptrdiff_t>(at_once));
+    const std::vector<Measurement> measured = measure(some);
     progress.clear();
-    print_row(rows.back());
+    for (std::size_t i = 0; i < at_once; ++i, ++first) {
+      rows.push_back({some[i], measured[i]});
+      failed = failed || !measured[i].error.empty();
+      print_row(rows.back());
+    }
   }
   if (!options.json.empty() && !write_json(options.json, rows, options.device)) {
     std::fprintf(stderr, "fusednorm-bench: --json %s: cannot be written\n", options.json.c_str());

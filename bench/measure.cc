@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace fusednorm::bench {
 namespace {
@@ -18,17 +19,25 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-void Rounds::run(double seconds, const std::function<void()>& work,
-                 const std::vector<std::function<void()>>& copies, const Time& time) {
-  seconds_.assign(1 + copies.size(), {});
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  do {
-    seconds_[0].push_back(time(work));
-    for (std::size_t i = 0; i < copies.size(); ++i) seconds_[1 + i].push_back(time(copies[i]));
-  } while (seconds_[0].size() < least_rounds || std::chrono::steady_clock::now() < end);
+Contest::Contest(std::function<void()> work, std::vector<std::function<void()>> copies, Time time)
+    : actions_(std::move(copies)), time_(std::move(time)), seconds_(1 + actions_.size()) {
+  actions_.insert(actions_.begin(), std::move(work));
 }
 
-void Rounds::summarise(Measurement* result) const {
+void Contest::round() {
+  for (std::size_t i = 0; i < actions_.size(); ++i) seconds_[i].push_back(time_(actions_[i]));
+}
+
+void run_in_turns(double seconds, const std::vector<Contest*>& contests) {
+  if (contests.empty()) return;
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::duration<double>(seconds * static_cast<double>(contests.size()));
+  do {
+    for (Contest* contest : contests) contest->round();
+  } while (contests[0]->rounds() < least_rounds || std::chrono::steady_clock::now() < end);
+}
+
+void Contest::summarise(Measurement* result) const {
   result->seconds = median(seconds_[0]);
   result->best_seconds = *std::min_element(seconds_[0].begin(), seconds_[0].end());
   result->copy_seconds = median(seconds_[1]);

@@ -142,53 +142,91 @@ double time_of(const std::function<void()>& action, int repeats) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / repeats;
 }
 
-}  // namespace
-
-Measurement measure_cpu(const Problem& problem, const Options& options) {
+cpu::Device device_of(const Options& options) {
   cpu::Device device = cpu::query();
   if (options.threads > 0) device.threads = options.threads;
-  Measurement result;
-  result.threads = device.threads;
-  result.minimal_bytes = static_cast<double>(minimal_bytes(problem).total());
-  const Arrays arrays(problem);
-  std::vector<std::byte> workspace;
-  Status status;
-  std::function<void()> work;
-  // A call plans and runs, as a caller without a plan at hand does.
-  const auto prepare = [&](const auto& asked, const auto& buffers) {
-    const auto first = cpu::plan(asked, device);
-    status = first.status();
-    if (!first) return;
-    workspace.resize(first->workspace_bytes);
-    work = [&, asked, buffers] {
-      const auto plan = cpu::plan(asked, device);
-      status = cpu::run(*plan, buffers, {workspace.data(), workspace.size()});
-    };
-    work();
-  };
-  if (problem.is_forward()) {
-    prepare(forward_problem(problem), arrays.forward(problem));
-  } else {
-    prepare(backward_problem(problem), arrays.backward(problem));
+  for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+    if (set.name() == options.instruction_set) device.instruction_set = set;
   }
-  if (!status) return result.error = status.message(), result;
+  return device;
+}
 
-  // As often as takes a millisecond, so that the clock and a cold start do not count.
-  const double once = std::max(time_of(work, 1), 1e-7);
-  const int repeats = static_cast<int>(std::clamp(1e-3 / once, 1.0, 1e5));
-  const std::size_t bytes = std::min(arrays.in.bytes(), arrays.out.bytes());
-  const auto copy = [&](bool streaming) {
-    return [&arrays, &device, bytes, streaming] {
-      fusednorm_bench_copy(arrays.out.data(), arrays.in.data(), bytes, device.threads, streaming);
+/// A problem that is ready to run: its arrays and workspace, and whether it can.
+class Ready {
+ public:
+  Ready(const Problem& problem, const cpu::Device& device) : device_(device), arrays_(problem) {
+    if (problem.is_forward())
+      prepare(forward_problem(problem), arrays_.forward(problem));
+    else
+      prepare(backward_problem(problem), arrays_.backward(problem));
+  }
+  Ready(const Ready&) = delete;
+
+  const Status& status() const { return status_; }
+  std::size_t copied_bytes() const { return std::min(arrays_.in.bytes(), arrays_.out.bytes()); }
+
+  Contest contest() const {
+    // As often as takes a millisecond, so that the clock and a cold start do not count.
+    const double once = std::max(time_of(work_, 1), 1e-7);
+    const int repeats = static_cast<int>(std::clamp(1e-3 / once, 1.0, 1e5));
+    return {work_, {copy(false), copy(true)}, [repeats](const auto& action) {
+              return time_of(action, repeats);
+            }};
+  }
+
+ private:
+  /// A call plans and runs, as a caller without a plan at hand does.
+  template <typename Asked, typename Buffers>
+  void prepare(const Asked& asked, const Buffers& buffers) {
+    const auto first = cpu::plan(asked, device_);
+    status_ = first.status();
+    if (!first) return;
+    workspace_.resize(first->workspace_bytes);
+    work_ = [this, asked, buffers] {
+      const auto plan = cpu::plan(asked, device_);
+      status_ = cpu::run(*plan, buffers, {workspace_.data(), workspace_.size()});
     };
-  };
-  Rounds rounds;
-  rounds.run(options.seconds, work, {copy(false), copy(true)},
-             [repeats](const auto& action) { return time_of(action, repeats); });
-  if (!status) return result.error = status.message(), result;
-  rounds.summarise(&result);
-  result.copy_bytes = 2.0 * static_cast<double>(bytes);
-  return result;
+    work_();
+  }
+  std::function<void()> copy(bool streaming) const {
+    return [this, streaming] {
+      fusednorm_bench_copy(arrays_.out.data(), arrays_.in.data(), copied_bytes(), device_.threads,
+                           streaming);
+    };
+  }
+
+  cpu::Device device_;
+  Arrays arrays_;
+  std::vector<std::byte> workspace_;
+  Status status_;
+  std::function<void()> work_;
+};
+
+}  // namespace
+
+std::vector<Measurement> measure_cpu(const std::vector<Problem>& problems, const Options& options) {
+  const cpu::Device device = device_of(options);
+  std::vector<std::unique_ptr<Ready>> ready;
+  std::vector<std::unique_ptr<Contest>> contests;
+  std::vector<Contest*> turns;
+  for (const Problem& problem : problems) {
+    ready.push_back(std::make_unique<Ready>(problem, device));
+    contests.push_back(nullptr);
+    if (!ready.back()->status()) continue;
+    contests.back() = std::make_unique<Contest>(ready.back()->contest());
+    turns.push_back(contests.back().get());
+  }
+  run_in_turns(options.seconds, turns);
+  std::vector<Measurement> results(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    results[i].threads = device.threads;
+    results[i].minimal_bytes = static_cast<double>(minimal_bytes(problems[i]).total());
+    results[i].error = ready[i]->status().message();
+    if (!ready[i]->status()) continue;
+    contests[i]->summarise(&results[i]);
+    results[i].copy_bytes = 2.0 * static_cast<double>(ready[i]->copied_bytes());
+  }
+  return results;
 }
 
 }  // namespace fusednorm::bench

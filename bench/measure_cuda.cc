@@ -73,11 +73,10 @@ Measurement measure_cuda(const problems::Problem& problem, const Options& option
     (void)cudaMemcpyAsync(out.data(), arrays.in.data(), bytes, cudaMemcpyDeviceToDevice, nullptr);
   };
   EventTimer timer(device->l2_bytes);
-  Rounds rounds;
-  rounds.run(options.seconds, work, {copy},
-             [&timer](const auto& action) { return timer.time(action); });
+  Contest contest(work, {copy}, [&timer](const auto& action) { return timer.time(action); });
+  run_in_turns(options.seconds, {&contest});
   if (!status) return result.error = status.message(), result;
-  rounds.summarise(&result);
+  contest.summarise(&result);
   result.copy_bytes = 2.0 * static_cast<double>(bytes);
   return result;
 }

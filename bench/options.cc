@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 
+#include "fusednorm/cpu.h"
 #include "problems/shapes.h"
 
 namespace fusednorm::bench {
@@ -81,6 +82,9 @@ std::string usage() {
          "and how to measure them:\n"
          "  --threads T                default: all\n"
          "  --device cpu|cuda          where to run\n"
+         "  --instruction-set NAME     of the CPU, AVX2 say; default the best that it has\n"
+         "  --in-turns yes|no          a round of each problem in turns, for ratios between them;\n"
+         "                             default no: problem after problem\n"
          "  --seconds S                time to spend on each problem; default 0.6\n"
          "  --json FILE                also write the results there\n";
 }
@@ -126,6 +130,20 @@ std::string parse(int count, char** arguments, Options* options) {
          options->device = t;
          return t == "cpu" || t == "cuda" ? "" : "cpu or cuda";
        }},
+      {"--instruction-set",
+       [&](const std::string& t) {
+         std::string names;
+         for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+           if (set.name() == t) return options->instruction_set = t, std::string();
+           names += (names.empty() ? "" : ", ") + set.name();
+         }
+         return "one that this build and machine have: " + names;
+       }},
+      {"--in-turns",
+       [&](const std::string& t) {
+         options->in_turns = t == "yes";
+         return t == "yes" || t == "no" ? "" : "yes or no";
+       }},
       {"--seconds",
        [&](const std::string& t) {
          options->seconds = std::atof(t.c_str());
@@ -151,8 +169,12 @@ std::string parse(int count, char** arguments, Options* options) {
     if (const std::string expected = reader->second(value); !expected.empty()) {
       return name + " " + value + ": expected " + expected;
     }
-    const char* const how[] = {"--threads", "--device", "--seconds", "--json"};
+    const char* const how[] = {"--threads",  "--device",  "--instruction-set",
+                               "--in-turns", "--seconds", "--json"};
     spelled = spelled || std::find(std::begin(how), std::end(how), name) == std::end(how);
+  }
+  if (options->device == "cuda" && (options->in_turns || !options->instruction_set.empty())) {
+    return "--in-turns, --instruction-set: expected --device cpu";
   }
   if (words.rows.size() != words.cols.size()) {
     return "--rows was given " + std::to_string(words.rows.size()) + " times and --cols " +

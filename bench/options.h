@@ -12,8 +12,10 @@ namespace fusednorm::bench {
 struct Options {
   std::vector<problems::Problem> problems;
   std::string device = "cpu";
-  int threads = 0;       ///< 0: all of the machine's
-  double seconds = 0.6;  ///< to spend on each problem
+  int threads = 0;              ///< 0: all of the machine's
+  double seconds = 0.6;         ///< to spend on each problem
+  bool in_turns = false;        ///< a round of each problem in turns, not problem after problem
+  std::string instruction_set;  ///< by its name; empty: the best
   std::string json;
   bool help = false;
 };

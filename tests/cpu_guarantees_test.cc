@@ -27,6 +27,9 @@ const char* const kProblems[] = {
     "backward:bf16/f32:65x768:data=offset:offset=1", "backward:f16/f32:65x96:data=offset:offset=1",
     // Parameters of 16 bits that are read as they are.
     "forward:bf16:9x20000", "forward:bf16:4x4097:offset=1,3,2", "forward:f16:3x70001:offset=1",
+    // Without beta: a row of zeros, which threads that share rows do without.
+    "forward:bf16:9x20000:op=rms_norm", "forward:f16:3x70001:op=rms_norm",
+    "forward:f16:12x4300:op=rms_norm:groups=3",
     // Rows that threads share, or not, as their number has it; in one group or two, of an odd
     // number of rows.
     "forward:bf16:9x70001", "backward:bf16/f32:3x70001", "backward:f16/f32:11x66000",
@@ -55,7 +58,11 @@ const char* const kProblems[] = {
     "backward:f32:11x66000:residual=f32", "backward_from_y:bf16/f32:9x20000:residual=bf16",
     "backward:bf16/f32:24x128:inner=6:outer=2000:groups=6", "backward:f32:1000x17:groups=3x100",
     "backward:bf16/f32:300x64:groups=12:op=rms_norm:gamma_offset=1",
-    "backward_from_y:f32:130x99:groups=2x50", "backward:bf16/f32:3x70001:groups=2"};
+    "backward_from_y:f32:130x99:groups=2x50", "backward:bf16/f32:3x70001:groups=2",
+    // Heads, which go in the order of memory only where dx goes past the cache: several plain sums
+    // a block, odd numbers of periods, a last one that lacks heads, rows with heads and tails.
+    "backward:bf16/f32:3007x64:groups=12", "backward:bf16:2011x65:groups=5:op=rms_norm",
+    "backward:f16/f32:3007x72:groups=4:offset=1", "backward:f16:30000x64:groups=2"};
 
 /// The problems that the backend takes.
 std::vector<Problem> taken_problems() {
@@ -205,7 +212,10 @@ TEST(BatchInvariant, AGradientAlone) {
           "backward:bf16/f32:9x5000", "backward_from_y:bf16/f32:33x784", "backward:f32:3x70000",
           "backward:f16/f32:3x70000",
           // Whole with dx, in chunks without.
-          "backward:bf16/f32:9x3001", "backward:f16/f32:9x3001", "backward:f32:9x5003"}) {
+          "backward:bf16/f32:9x3001", "backward:f16/f32:9x3001", "backward:f32:9x5003",
+          // ds is added in the loop over rows with dgamma, and after it without.
+          "backward:f32:33x100:residual=f32", "backward:f64:9x1500:residual=f64",
+          "backward:f32:9x5003:residual=f32", "backward:bf16/f32:300x64:groups=12"}) {
       for (const int alone : {0, 1, 2}) {
         const Problem all = parse(text);
         Problem one = all;

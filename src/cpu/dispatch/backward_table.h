@@ -7,19 +7,26 @@
 
 FUSEDNORM_TARGET_BEGIN
 
+/// Not for f32 and f64 rows, which are taken one at a time and would load and store the column sums
+/// of a head for each; that was not tried.
+template <class B>
+constexpr auto heads_of() -> decltype(BackwardKernels::heads) {
+  if constexpr (B::sixteen_bit && !B::from_y && B::Output::can_bypass)
+    return &head_rows<B>;
+  else
+    return nullptr;
+}
+
 template <typename TX, typename TP, typename TY, bool from_y>
 const BackwardKernels* backward_table() {
   using B = BackwardTypes<TX, TY, from_y>;
   using L = typename B::Lanes;
-  static constexpr BackwardKernels kernels = {&backward_rows<B>,
-                                              &segment_sums<B>,
-                                              &merge_sums<B>,
-                                              &write_shared_dx<B>,
-                                              &compensate<typename B::C>,
-                                              &settle<typename B::C>,
-                                              &store_column_sums<L, TP>,
-                                              &expand<L, TP>,
-                                              std::is_same_v<TP, typename B::C> && !in_pairs<L>};
+  static constexpr BackwardKernels kernels = {
+      &backward_rows<B>,      heads_of<B>(),
+      &segment_sums<B>,       &merge_sums<B>,
+      &write_shared_dx<B>,    &compensate<typename B::C>,
+      &settle<typename B::C>, &store_column_sums<L, TP>,
+      &expand<L, TP>,         std::is_same_v<TP, typename B::C> && !in_pairs<L>};
   return &kernels;
 }
 

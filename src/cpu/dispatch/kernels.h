@@ -53,7 +53,8 @@ struct ForwardArguments {
 };
 
 struct ForwardKernels {
-  /// Whole rows.
+  /// Whole rows. The caller flushes streaming stores: a fence after each run of short runs cost 14
+  /// %.
   void (*rows)(const ForwardArguments&, std::int64_t row_begin, std::int64_t row_end);
   /// Moments of one segment of a row.
   Moments (*moments)(const ForwardArguments&, std::int64_t row, std::int64_t segment);
@@ -77,7 +78,7 @@ struct BackwardArguments {
   const void* mean;    ///< null: 0
   const void* rstd;
   std::int64_t statistics_stride;  ///< from one row's mean and rstd to the next row's
-  const void* ds;                  ///< added to dx of 16-bit rows; null: nothing is
+  const void* ds;                  ///< added to dx, see adds_ds(); null: nothing is
   void* dx;                        ///< null: not wanted
   std::int64_t cols;
   std::int64_t dy_stride;
@@ -98,10 +99,25 @@ struct ColumnSums {
   void* dbeta = nullptr;
 };
 
+/// Rows of some heads, each with parameters and column sums of its own: `periods`, an even number,
+/// of a row of each head. The arguments' strides are from head to head.
+struct HeadRows {
+  std::int64_t heads;
+  std::int64_t periods;
+  std::int64_t dy_stride;  ///< in elements, from a period to the next
+  std::int64_t source_stride;
+  std::int64_t dx_stride;
+  std::int64_t param_bytes;  ///< from a head's gamma to the next head's
+  std::int64_t sum_bytes;    ///< from a head's column sums to the next head's
+};
+
 struct BackwardKernels {
-  /// Whole rows; adds to `sums`.
+  /// Whole rows; adds to `sums`. The caller flushes streaming stores.
   void (*rows)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
                ColumnSums sums);
+  /// The same of heads' rows of one segment; dx, without ds, goes past the cache. Null: as rows()
+  /// of one head after another.
+  void (*heads)(const BackwardArguments&, const HeadRows&, ColumnSums sums);
   /// GradientSums of one segment of up to max_shared_rows rows into out[row, segment]; adds to
   /// `sums`, which are the segment's own.
   void (*sums)(const BackwardArguments&, std::int64_t row_begin, std::int64_t row_end,
@@ -142,6 +158,7 @@ struct AddArguments {
   bool streams_second = false;  ///< only where first streams, too
 };
 
+/// The caller flushes streaming stores.
 using AddRows = void (*)(const AddArguments&);
 
 /// Null when this build does not hold the instruction set or the dtypes are not a supported triple.

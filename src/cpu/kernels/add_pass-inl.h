@@ -131,7 +131,6 @@ void add_rows_by_cache(const AddArguments& a) {
     }
     add_row<T, adds, Cache::keep, Cache::keep>(row, n);
   }
-  if (a.streams_first) hwy::FlushStream();
 }
 
 template <typename TA, typename TB, typename TFirst>

@@ -8,6 +8,7 @@
 #endif
 
 #include "cpu/kernels/fused_backward-inl.h"
+#include "cpu/kernels/head_rows-inl.h"
 #include "cpu/kernels/two_row_backward-inl.h"
 
 FUSEDNORM_TARGET_BEGIN
@@ -30,9 +31,10 @@ void rows_by_sums(const BackwardArguments& a, int64_t begin, int64_t end, Column
 
 template <class B>
 void backward_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
-  if (!bypasses<B>(a)) return rows_by_sums<B, Cache::keep>(a, begin, end, sums);
-  rows_by_sums<B, B::Output::past>(a, begin, end, sums);
-  hwy::FlushStream();
+  if (bypasses<B>(a))
+    rows_by_sums<B, B::Output::past>(a, begin, end, sums);
+  else
+    rows_by_sums<B, Cache::keep>(a, begin, end, sums);
 }
 
 /// gamma and beta of a chunk where threads share rows, expanded here if need be.

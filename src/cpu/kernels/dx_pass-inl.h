@@ -26,6 +26,7 @@ HWY_INLINE typename B::V gradient(typename B::V dy, typename B::V source, typena
 
 /// What is added to dx: nothing, or a row of ds.
 struct NoAddend {
+  static HWY_INLINE NoAddend of(const BackwardArguments&, int64_t) { return {}; }
   HWY_INLINE NoAddend at(int64_t) const { return {}; }
   template <class Where>
   HWY_INLINE NoAddend load(const Where&) const {

@@ -134,10 +134,10 @@ HWY_INLINE void rows_of_any_length(const ForwardArguments& a, int64_t begin, int
 
 template <class F>
 void forward_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
-  if (!F::Output::can_bypass || !a.streaming)
-    return rows_of_any_length<F, Cache::keep>(a, begin, end);
-  rows_of_any_length<F, Cache::bypass>(a, begin, end);
-  hwy::FlushStream();
+  if (F::Output::can_bypass && a.streaming)
+    rows_of_any_length<F, Cache::bypass>(a, begin, end);
+  else
+    rows_of_any_length<F, Cache::keep>(a, begin, end);
 }
 
 FUSEDNORM_TARGET_END

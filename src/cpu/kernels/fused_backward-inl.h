@@ -22,11 +22,28 @@ struct Chains {
   size_t last_chunk = 0;  ///< where the row's last chunk begins, of which the tail is part
 };
 
+/// A row of ds that is added to dx, and prefetched from its own address: no register more.
+template <class B>
+struct RowOfDs {
+  RowInput<typename B::Lanes, typename B::Output::Element> ds;
+  static HWY_INLINE RowOfDs of(const BackwardArguments& a, int64_t row) {
+    return {decltype(ds)::of(a.ds, row, a.ds_stride)};
+  }
+  HWY_INLINE RowOfDs at(int64_t column) const { return {ds.at(column)}; }
+  template <class Where>
+  HWY_INLINE auto load(const Where& where) const {
+    return ds.load(where);
+  }
+  HWY_INLINE void prefetch_next(size_t i, size_t count) const {
+    ds.at(static_cast<int64_t>(i)).ahead().prefetch(0, count);
+  }
+};
+
 /// The sums of row `f` and dx of row `w`; either may have no columns. Neither depends on the other.
 /// The sums are those of f's last segment, lane by lane; segments before it are added to `before`.
-template <class B, bool columns, bool several_chunks, Cache cache>
+template <class B, bool columns, bool several_chunks, Cache cache, class Addend>
 HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const WriteRow<B>& w,
-                              typename B::V& g_sum, typename B::V& w_sum,
+                              Addend addend, typename B::V& g_sum, typename B::V& w_sum,
                               typename B::Totals& before) {
   using C = typename B::C;
   using L = typename B::Lanes;
@@ -69,9 +86,11 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
   const Tail<L> tail(w.n);
   const auto last_dy = w.in.dy.load(tail);
   const auto last_source = w.in.source.load(tail);
+  const auto last_added = addend.load(tail);
   const DxRange<B, cache> range(w);
   const Operands<B> in = w.in.at(static_cast<int64_t>(range.begin));
   const auto dx = w.dx.at(static_cast<int64_t>(range.begin));
+  const Addend added = addend.at(static_cast<int64_t>(range.begin));
   const size_t count = range.end - range.begin, summed = f.n - own_tail.count;
   size_t i = 0, j = 0;
   for (;;) {
@@ -85,7 +104,8 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
       // behind the streaming stores.
       f.in.dy.at(static_cast<int64_t>(i)).ahead().prefetch(0, two);
       f.in.source.at(static_cast<int64_t>(i)).ahead().prefetch(0, two);
-      write_two<B, cache>(in, dx, j, w.row);
+      added.prefetch_next(j, two);
+      write_two<B, cache>(in, dx, j, w.row, added);
     }
     for (; i + two <= stop; i += two) add_two(i);
     if (!several_chunks || chunk_end == f.n) break;
@@ -100,12 +120,12 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
   }
   if (i < summed) add_one(i, g0, w0);
   end_chain();
-  write_rest<B, cache>(w, range, j, tail, last_dy, last_source, NoAddend(), NoAddend());
+  write_rest<B, cache>(w, range, j, tail, last_dy, last_source, addend, last_added);
 }
 
 /// Rows of any length, with dx. All in registers: a store, even to the stack, queues behind the
 /// streaming stores.
-template <class B, bool columns, bool several_chunks, Cache cache>
+template <class B, bool columns, bool several_chunks, Cache cache, class Addend>
 HWY_NOINLINE void fused_rows(const BackwardArguments& a, int64_t begin, int64_t end,
                              ColumnSums sums) {
   using W = typename B::W;
@@ -130,8 +150,8 @@ HWY_NOINLINE void fused_rows(const BackwardArguments& a, int64_t begin, int64_t 
     typename B::Totals of_row = {empty_sum<W>, empty_sum<W>};
     sum_and_write<B, columns, several_chunks, cache>(
         {next, more ? n : 0, own, of_columns}, {segment, more ? last_chunk : 0},
-        {now, dx, writes ? n : 0, factors, next.dy.ahead(), next.source.ahead()}, g, weighted,
-        of_row);
+        {now, dx, writes ? n : 0, factors, next.dy.ahead(), next.source.ahead()},
+        Addend::of(a, writes ? row : begin), g, weighted, of_row);
     if constexpr (several_chunks)
       of_row = {of_row.g + total<B>(g), of_row.g_xhat + total<B>(weighted)};
     else
@@ -160,12 +180,17 @@ HWY_NOINLINE void column_rows(const BackwardArguments& a, int64_t begin, int64_t
 /// Rows of f32 and f64. One chunk alone is a quarter faster at 64 columns.
 template <class B, bool columns, Cache cache>
 void wide_element_rows(const BackwardArguments& a, int64_t begin, int64_t end, ColumnSums sums) {
-  if (!a.dx)
-    column_rows<B>(a, begin, end, sums);
-  else if (a.cols <= Chunk<typename B::C>::longest)
-    fused_rows<B, columns, false, cache>(a, begin, end, sums);
+  if (!a.dx) return column_rows<B>(a, begin, end, sums);
+  const bool one_chunk = a.cols <= Chunk<typename B::C>::longest;
+  if constexpr (columns && !B::from_y) {
+    if (a.ds)
+      return one_chunk ? fused_rows<B, true, false, cache, RowOfDs<B>>(a, begin, end, sums)
+                       : fused_rows<B, true, true, cache, RowOfDs<B>>(a, begin, end, sums);
+  }
+  if (one_chunk)
+    fused_rows<B, columns, false, cache, NoAddend>(a, begin, end, sums);
   else
-    fused_rows<B, columns, true, cache>(a, begin, end, sums);
+    fused_rows<B, columns, true, cache, NoAddend>(a, begin, end, sums);
 }
 
 FUSEDNORM_TARGET_END

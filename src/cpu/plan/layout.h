@@ -43,10 +43,13 @@ constexpr std::int64_t kept_stride(std::int64_t cols) {
 
 /// Whether forward reads 16-bit gamma and beta as the caller has them, instead of expanding them
 /// once a run. That is 4 instructions more a step, and pays where the expanded ones would fill the
-/// first-level cache: 3 to 15 %, and 40 % for one long row.
-inline bool as_given(const ForwardProblem& p) {
-  return size_of(row_dtype(p)) == 2 && p.param_dtype == row_dtype(p) && p.has_gamma && p.has_beta &&
-         p.gamma_offset == 0 && p.rounding == Rounding::once &&
+/// first-level cache: 3 to 15 %, and 40 % for one long row. An absent beta, which RMSNorm has, is
+/// then a row of 16-bit zeros; threads that share rows expand it chunk by chunk.
+inline bool as_given(const ForwardPlan& plan) {
+  const ForwardProblem& p = plan.problem;
+  return size_of(row_dtype(p)) == 2 && p.param_dtype == row_dtype(p) && p.has_gamma &&
+         (p.has_beta || plan.schedule != Schedule::segments) && p.gamma_offset == 0 &&
+         p.rounding == Rounding::once &&
          2 * expanded_bytes(p.cols, p.x_dtype) > policy::first_level_bytes;
 }
 
@@ -90,6 +93,8 @@ struct ForwardLayout {
   std::int64_t group = 0;      ///< rows worked on together when threads share rows
   Moments* moments = nullptr;  ///< [2, group, segments]
   ExpandedParameters parameters;
+  std::byte* zeros = nullptr;  ///< beta where it is absent and parameters are read as given
+  std::int64_t zero_bytes = 0;
   KeptRows kept;
   std::byte* sums = nullptr;  ///< kept rows of a task; null: read from the stored sum
   std::byte* y = nullptr;     ///< y in f32, kept rows of a task
@@ -105,7 +110,10 @@ struct ForwardLayout {
       moments = carver.take<Moments>(2 * group * segments_of(p.cols, row).count);
       return;
     }
-    if (!as_given(p)) {
+    if (as_given(plan)) {
+      zero_bytes = p.has_beta ? 0 : p.cols * bytes_of(p.param_dtype);
+      if (zero_bytes > 0) zeros = carver.take<std::byte>(zero_bytes);
+    } else {
       const bool takes_given = plan.kernels->takes_given;
       parameters.take(carver, !takes_given || (p.has_gamma && p.gamma_offset != 0), !takes_given,
                       order, expanded_bytes(p.cols, row), plan.tasks);
@@ -121,12 +129,20 @@ struct ForwardLayout {
   }
 };
 
+/// Whether kernels add ds to dx: those of 16-bit rows do, and of f32 and f64 rows the loop that
+/// training uses.
+inline bool adds_ds(const BackwardPlan& plan) {
+  const BackwardProblem& p = plan.problem;
+  return size_of(row_dtype(p)) == 2 ||
+         (plan.schedule != Schedule::segments && p.source == Source::x && p.has_dy &&
+          (p.want_dgamma || p.want_dbeta));
+}
+
 /// Whether dx leaves the kernel in the compute type, for an add pass that writes dx and dresidual.
-/// Kernels of 16-bit rows add ds themselves.
-inline bool keeps_dx(const BackwardProblem& p) {
+inline bool keeps_dx(const BackwardPlan& plan) {
+  const BackwardProblem& p = plan.problem;
   const bool wants = p.want_dx || p.want_dresidual;
-  return wants &&
-         ((p.has_ds && size_of(row_dtype(p)) > 2) || (p.want_dx && p.x_dtype != row_dtype(p)));
+  return wants && ((p.has_ds && !adds_ds(plan)) || (p.want_dx && p.x_dtype != row_dtype(p)));
 }
 
 struct BackwardLayout {
@@ -175,7 +191,7 @@ struct BackwardLayout {
       partials = carver.take<std::byte>(2 * partial_count * pitch * element);
       if (several_sums) scratch = carver.take<std::byte>(plan.tasks * 6 * live * pitch * element);
     }
-    const bool keeps = keeps_dx(p);
+    const bool keeps = keeps_dx(plan);
     if (!plan.widen_dy && !keeps) return;
     const std::int64_t arrays = (plan.widen_dy ? (from_y ? 2 : 1) : 0) + (keeps ? 1 : 0);
     kept = KeptRows(p.cols, arrays * element, element);

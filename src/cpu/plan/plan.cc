@@ -127,7 +127,7 @@ Result<BackwardPlan> plan(const BackwardProblem& problem, const Device& device) 
       backward_kernels(target, row, problem.param_dtype, kernel_y, problem.source == Source::y);
   if (kernel_y != problem.y_dtype)
     result.widen_dy = add_rows(target, problem.y_dtype, kernel_y, kernel_y);
-  if (keeps_dx(problem) || !problem.has_dy)
+  if (keeps_dx(result) || !problem.has_dy)
     result.add_ds = add_rows(target, row, row, problem.want_dx ? problem.x_dtype : row);
   Carver carver;
   BackwardLayout(result, carver);

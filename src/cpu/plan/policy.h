@@ -119,6 +119,9 @@ inline constexpr std::int64_t prefetch_bytes = 8192;
 inline constexpr std::int64_t backward_rows_ahead = 4;
 inline constexpr std::int64_t backward_bytes_ahead = 2048;
 
+/// Rows of heads are prefetched whole periods ahead: at least two, and at least so many bytes.
+inline constexpr std::int64_t head_bytes_ahead = 4096;
+
 /// A row's unaligned head is prefetched so many rows before it is written.
 inline constexpr std::int64_t head_rows_ahead = 2;
 

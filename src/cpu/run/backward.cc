@@ -6,6 +6,7 @@
 
 #include "cpu/run/backward_shared.h"
 #include "cpu/run/zero_gamma.h"
+#include "hwy/cache_control.h"
 #include "validate.h"
 
 namespace fusednorm::cpu {
@@ -116,24 +117,65 @@ void store_sums(Worker& worker, std::int64_t group, ColumnSums first, std::int64
   if (p.want_dbeta) store(run.buffers.dbeta, first.dbeta, nullptr);
 }
 
+/// Whether rows are taken in the order of memory, two periods at a time: heads with parameters of
+/// their own, whose rows have one stride within a period.
+bool takes_heads(const BackwardRun& run) {
+  const BackwardArguments& a = run.arguments;
+  const RowOrder& order = run.layout.order;
+  return run.kernels.heads && run.want_sums && a.streaming && run.plan.problem.want_dx &&
+         !run.plan.problem.has_ds && a.cols >= segment_granule && a.segments.count == 1 &&
+         order.groups > 1 && order.period == order.groups &&
+         (order.inner == 0 || order.inner == order.period);
+}
+
+/// Rows of an even number of periods.
+void take_heads(Worker& worker, std::int64_t begin, std::int64_t end, ColumnSums sums) {
+  const BackwardRun& run = worker.run;
+  const std::int64_t period = run.layout.order.period;
+  BackwardArguments& a = worker.arguments;
+  worker.select(0);
+  run.aim(a, {begin, 1, end - begin, 0});
+  run.kernels.heads(a,
+                    {period, (end - begin) / period, run.dy.stride(period),
+                     run.source.stride(period), run.dx.stride(period),
+                     run.parameters.step(run.parameters.gamma), run.layout.pitch * run.element},
+                    sums);
+}
+
+/// Units of all groups.
+void take_units(Worker& worker, std::int64_t begin, std::int64_t end, ColumnSums sums) {
+  const BackwardRun& run = worker.run;
+  const RowOrder& order = run.layout.order;
+  if (takes_heads(run)) {
+    // The last unit may lack heads.
+    const std::int64_t whole = std::min(end, order.rows / order.period);
+    const std::int64_t until = begin + std::max<std::int64_t>(whole - begin, 0) / 2 * 2;
+    if (until > begin) take_heads(worker, order.row_of(begin), order.row_of(until), sums);
+    begin = until;
+  }
+  order.each_run(order.row_of(begin), order.row_of(end), [&](const RowRun& rows) {
+    const auto of_group = [&](void* first) -> void* {
+      const std::int64_t shift = rows.group * run.layout.pitch * run.element;
+      return first ? static_cast<std::byte*>(first) + shift : nullptr;
+    };
+    worker.take(rows, {of_group(sums.dgamma), of_group(sums.dbeta)});
+  });
+}
+
 /// A block of rows: of all groups in turns, or of one group.
 void take_block(Worker& worker, std::int64_t block) {
   const BackwardRun& run = worker.run;
   const RowOrder& order = run.layout.order;
-  const std::int64_t blocks = run.plan.row_blocks, bytes = run.layout.pitch * run.element;
+  const std::int64_t blocks = run.plan.row_blocks;
   if (!order.by_group()) {
     const std::int64_t at_once =
         std::max<std::int64_t>(policy::rows_per_sum / order.rows_of_group(1), 1);
-    return sum_block(
-        run, split(order.units(), blocks, block), split(order.units(), blocks, block + 1), at_once,
-        partial(run, block * run.layout.live), worker.task,
-        [&](std::int64_t begin, std::int64_t end, ColumnSums sums) {
-          order.each_run(order.row_of(begin), order.row_of(end), [&](const RowRun& rows) {
-            const std::int64_t shift = rows.group * bytes;
-            worker.take(rows, {sums.dgamma ? static_cast<std::byte*>(sums.dgamma) + shift : nullptr,
-                               sums.dbeta ? static_cast<std::byte*>(sums.dbeta) + shift : nullptr});
-          });
-        });
+    return sum_block(run, split(order.units(), blocks, block),
+                     split(order.units(), blocks, block + 1), at_once,
+                     partial(run, block * run.layout.live), worker.task,
+                     [&](std::int64_t begin, std::int64_t end, ColumnSums sums) {
+                       take_units(worker, begin, end, sums);
+                     });
   }
   const std::int64_t group = block / blocks, part = block % blocks, rows = order.rows_of(group);
   const ColumnSums result = partial(run, blocks > 1 ? block : worker.task);
@@ -188,6 +230,7 @@ void run_rows(const BackwardRun& run, ParallelFor parallel_for) {
          ++block) {
       take_block(worker, block);
     }
+    if (run.plan.streaming_stores) hwy::FlushStream();
   });
   if (run.want_sums && !(by_group && run.plan.row_blocks == 1)) gather_all(run, parallel_for);
 }
@@ -200,6 +243,7 @@ void copy_ds(const BackwardRun& run, ParallelFor parallel_for) {
     run.layout.order.each_run_in_order(
         split(p.rows, run.plan.tasks, task), split(p.rows, run.plan.tasks, task + 1),
         [&](const RowRun& rows) { run.add_ds(rows, 0, p.cols, nullptr, 0); });
+    if (run.plan.streaming_stores) hwy::FlushStream();
   });
 }
 

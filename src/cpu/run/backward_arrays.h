@@ -61,7 +61,7 @@ struct BackwardRun {
     a.mean = statistic(norms::has_mean(a.operation) ? buffers.mean : nullptr);
     a.rstd = statistic(buffers.rstd);
     a.statistics_stride = run.step;
-    a.ds = keeps_dx(plan.problem) ? nullptr : ds.at(run.first);
+    a.ds = keeps_dx(plan) ? nullptr : ds.at(run.first);
     a.ds_stride = ds.stride(run.step);
     const RowArray& out = dx ? dx : dresidual;
     a.dx = out.at(run.first);
@@ -120,7 +120,7 @@ struct BackwardRun {
     a.beta = parameters.beta.given;
     a.cols = p.cols;
     // What an add pass reads next is to stay.
-    a.streaming = streaming && !keeps_dx(p);
+    a.streaming = streaming && !keeps_dx(plan);
     a.segments = segments_of(p.cols, row_dtype(p));
     a.gamma_offset = p.has_gamma ? p.gamma_offset : 0;
     a.expand = kernels.takes_given && a.gamma_offset == 0 ? nullptr : kernels.expand;

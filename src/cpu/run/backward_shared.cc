@@ -77,18 +77,6 @@ class SegmentSums {
   std::byte* arrays_[6];  // plain sums of dgamma and dbeta, then high and low parts of each
 };
 
-/// A segment of a row in the compute type: dy, y, or dx.
-struct KeptSegment {
-  alignas(Carver::alignment) std::byte columns[max_segment(DType::f32) * 4];
-
-  /// Where kernels see an array of which these are the columns from `column` on.
-  void* array(std::int64_t column, std::int64_t element) {
-    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(columns) -
-                                   static_cast<std::uintptr_t>(column * element));
-  }
-};
-static_assert(max_segment(DType::f32) * 4 == max_segment(DType::f64) * 8, "of either type");
-
 /// body(arguments, row, count), with arguments that point to row 0: of a whole run, or row by row
 /// where rows are kept in the compute type.
 template <typename Body>
@@ -118,7 +106,7 @@ void each_aimed(const BackwardRun& run, std::int64_t begin, std::int64_t end, st
 
 void write_segment(const BackwardRun& run, std::int64_t begin, std::int64_t end,
                    std::int64_t segment, const GradientSums* of_rows) {
-  const bool keeps = keeps_dx(run.plan.problem);
+  const bool keeps = keeps_dx(run.plan);
   const std::int64_t column = run.arguments.segments.begin(segment),
                      cols = run.arguments.segments.end(segment) - column;
   KeptSegment dx;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a forward plan: checks, then hands pieces of work to parallel_for.
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "cpu/plan/layout.h"
 #include "cpu/run/parameters.h"
 #include "cpu/run/row_array.h"
 #include "cpu/run/shared_rows.h"
+#include "hwy/cache_control.h"
 #include "validate.h"
 
 namespace fusednorm::cpu {
@@ -45,7 +47,7 @@ ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buf
   a.gamma_offset = p.has_gamma ? p.gamma_offset : 0;
   a.expand = plan.kernels->takes_given && a.gamma_offset == 0 ? nullptr : plan.kernels->expand;
   a.param_size = bytes_of(p.param_dtype);
-  a.as_given = as_given(p);
+  a.as_given = as_given(plan);
   return a;
 }
 
@@ -158,17 +160,13 @@ void run_rows(const Run& run, std::int64_t begin, std::int64_t end, std::int64_t
   std::int64_t group = -1;
   run.layout.order.each_run(begin, end, [&](const RowRun& rows) {
     run.parameters.select(a, rows.group, task, group);
+    if (run.layout.zeros) a.beta = run.layout.zeros;
     prefetch_share(run.layout.order, rows, a.cols, {&run.x});
     const std::int64_t most = run.layout.kept.rows > 0 ? run.layout.kept.rows : rows.count;
     for (std::int64_t row = 0; row < rows.count; row += most)
       take_rows(run, a, part_of(rows, row, std::min(most, rows.count - row)), task);
   });
-}
-
-/// Where kernels see an array of which they are given the columns from `column` on.
-void* before(void* columns, std::int64_t column, std::int64_t element) {
-  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(columns) -
-                                 static_cast<std::uintptr_t>(column * element));
+  if (run.plan.streaming_stores) hwy::FlushStream();
 }
 
 /// One segment of rows that threads share.
@@ -177,14 +175,14 @@ void write_segment(const Run& run, ForwardArguments a, const RowRun& rows, std::
   const auto write = run.plan.kernels->write;
   run.aim(a, rows);
   if (!run.plan.round_y) return write(a, 0, rows.count, segment, of_rows, ahead_rows);
-  alignas(Carver::alignment) std::byte kept[max_segment(DType::f32) * 4];
+  KeptSegment kept;
   const std::int64_t column = a.segments.begin(segment);
   for (std::int64_t r = 0; r < rows.count; ++r) {
     const RowRun row = part_of(rows, r, 1);
     run.aim(a, row);
-    a.y = before(kept, column, bytes_of(DType::f32));
+    a.y = kept.array(column, bytes_of(DType::f32));
     write(a, 0, 1, segment, of_rows + r * a.segments.count, ahead_rows);
-    run.round_y(row, column, a.segments.end(segment) - column, kept, 0);
+    run.round_y(row, column, a.segments.end(segment) - column, kept.columns, 0);
   }
 }
 
@@ -240,6 +238,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
   const ForwardLayout layout(plan, carver);
   const Run run(plan, buffers, layout);
   run.parameters.expand_all(p.param_groups);
+  if (layout.zeros) std::memset(layout.zeros, 0, static_cast<std::size_t>(layout.zero_bytes));
   const RowOrder& order = layout.order;
   switch (plan.schedule) {
     case Schedule::calling_thread:

@@ -41,6 +41,11 @@ struct Parameters {
     for (std::int64_t group = 0; !own && group < groups; ++group) fill(group, group);
   }
 
+  /// Bytes from a group's row to the next group's, where tasks have none of their own.
+  std::int64_t step(const ParameterRows& p) const {
+    return p.expanded ? expanded_bytes : p.given ? given_bytes : 0;
+  }
+
   /// Points `a` to the parameters of a group; `current` is what the task's own rows hold.
   template <typename Arguments>
   void select(Arguments& a, std::int64_t group, std::int64_t task, std::int64_t& current) const {

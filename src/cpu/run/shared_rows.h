@@ -10,6 +10,18 @@
 
 namespace fusednorm::cpu {
 
+/// A segment of a row in the compute type: y, dy, or dx.
+struct KeptSegment {
+  alignas(Carver::alignment) std::byte columns[max_segment(DType::f32) * 4];
+
+  /// Where kernels see an array of which these are the columns from `column` on.
+  void* array(std::int64_t column, std::int64_t element) {
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(columns) -
+                                   static_cast<std::uintptr_t>(column * element));
+  }
+};
+static_assert(max_segment(DType::f32) * 4 == max_segment(DType::f64) * 8, "of either type");
+
 /// What is shared: `tasks` tasks take the segments of `rows` rows, `group` rows at a time. `now`
 /// and `next` hold a value a row and segment of a group: [group, segments] each.
 template <typename Sums>
