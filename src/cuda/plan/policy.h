@@ -96,6 +96,12 @@ inline int most_backward_threads(const BackwardProblem& p) {
              : wide_threads;
 }
 
+/// Backward blocks of `threads` threads that a multiprocessor's registers hold.
+inline int resident_backward_blocks(const BackwardProblem& p, int threads) {
+  const int most = p.source == Source::y ? stretched_threads : most_backward_threads(p);
+  return std::max(1, most / threads);
+}
+
 /// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
 /// to give every multiprocessor a block.
 inline int row_groups(const BackwardProblem& p, int row_threads, const Device& device) {
@@ -167,7 +173,8 @@ inline Ring backward_ring(const BackwardProblem& p, const Launch& l, int groups,
   return ring_of(
       backward_planes(p, backward_vectors(p, clustered, whole)), l.threads_per_block,
       backward_shared(p, l.threads_per_block, groups, clustered, whole) + most_static_bytes,
-      clustered ? (whole ? 2 : 1) : resident_blocks(l.threads_per_block), most_rows, device);
+      clustered ? (whole ? 2 : 1) : resident_backward_blocks(p, l.threads_per_block), most_rows,
+      device);
 }
 
 inline Launch forward(const ForwardProblem& p, const Device& device) {
@@ -320,7 +327,8 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.kernel = Kernel::wide;
     launch.threads_per_block = groups * row_threads;
     launch.lanes_per_row = row_threads;
-    const Writers writers(p, group_rows, groups, many * resident_blocks(launch.threads_per_block));
+    const Writers writers(p, group_rows, groups,
+                          many * resident_backward_blocks(p, launch.threads_per_block));
     launch.blocks = writers.all;
     set_ring(launch, shared_of(groups),
              backward_ring(p, launch, groups, false, writers.most_rows, device));
@@ -332,11 +340,12 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    // Only the kernel for whole rows leaves registers for a second block on a multiprocessor.
+    // Only the kernel for whole rows leaves registers for a second block on a multiprocessor. With
+    // few rows each, a second one would cost more in partial sums than it saves.
     const std::int64_t resident = resident_clusters(cluster, device);
-    const Writers writers(
-        p, group_rows, 1,
-        whole_clusters(p, g, cluster) ? resident : std::max<std::int64_t>(1, resident / 2));
+    const bool two = whole_clusters(p, g, cluster) && p.rows >= 4 * resident;
+    const Writers writers(p, group_rows, 1,
+                          std::max<std::int64_t>(1, two ? resident : resident / 2));
     launch.blocks = writers.all * cluster;
     set_ring(launch, backward_shared(p, launch.threads_per_block, 1, true, false),
              backward_ring(p, launch, 1, false, writers.most_rows, device));
