@@ -15,6 +15,7 @@ import torch
 
 import fusednorm
 import model_zoo
+import torch_features
 from fusednorm.conversion.candidates import looks_like_norm
 from model_zoo import GENERATORS, NORMS, build
 
@@ -129,6 +130,8 @@ def test_same_logits_and_gradients_after_conversion(name, dtype, deterministic):
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_same_compiled(name):
+    if not name.startswith(("timm", "torchvision")):
+        torch_features.needs_the_flag_of_exports()
     torch._dynamo.reset()
     model, batch = build(name)
     fusednorm.convert(model)

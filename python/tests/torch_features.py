@@ -29,3 +29,9 @@ def needs_dtensor_for_operators_without_results() -> None:
         pytest.skip("DTensor of this torch refuses operators that return nothing (add_rms_norm_)")
     except AttributeError:
         pass  # a newer torch asks in another way
+
+
+def needs_the_flag_of_exports() -> None:
+    """Skip compiling a model of transformers where its masks ask what this PyTorch lacks (2.6)."""
+    if not hasattr(torch.compiler, "is_exporting"):
+        pytest.skip("compiled transformers need torch.compiler.is_exporting, not in this torch")
