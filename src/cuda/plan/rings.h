@@ -35,9 +35,9 @@ inline Ring ring_of(int planes, int threads, std::size_t other_bytes, int reside
   if (device.compute_capability < 80) return ring;
   ring.warp_bytes = planes * warp_lanes * vector_bytes;
   ring.stage_bytes = threads / warp_lanes * ring.warp_bytes;
-  const std::int64_t block = device.shared_bytes_per_block;
-  const std::int64_t share =
-      (device.shared_bytes_per_block + system_shared_bytes) / resident - system_shared_bytes;
+  // No device has a MiB; a description by hand may claim any.
+  const std::int64_t block = std::min<std::int64_t>(device.shared_bytes_per_block, 1 << 20);
+  const std::int64_t share = (block + system_shared_bytes) / resident - system_shared_bytes;
   const auto other = static_cast<std::int64_t>(other_bytes);
   const std::int64_t wanted =
       std::min(most_rows, divide_up(wanted_in_flight, std::int64_t{ring.stage_bytes} * resident));
