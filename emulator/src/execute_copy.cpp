@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "address_space.h"
 #include "async_copies.h"
 #include "lanes.h"
 #include "memory_access.h"
@@ -34,6 +35,17 @@ void drop_done(Warp& w) {
   w.copies.erase(std::remove_if(w.copies.begin(), w.copies.end(),
                                 [](const PendingCopy& copy) { return copy.mask == 0; }),
                  w.copies.end());
+}
+
+// Shared memory that a copy under way will write: reading it is an error until it has.
+void forget_shared(Warp& w, uint64_t address, uint32_t bytes, int lane) {
+  shared_pointer(w, address, bytes, lane, AccessKind::Store, 0);
+  if (!w.launch->checks.uninitialised) return;
+  Block& block = *w.block;
+  const uint32_t offset = static_cast<uint32_t>(address);
+  if (offset >> kClusterRankShift) return;
+  block.shared_written[(offset - block.shared_base) / 64] &=
+      ~(((bytes == 64 ? 0 : 1ull << bytes) - 1) << (offset % 64));
 }
 
 // a: shared address, b: global address, c: source bytes or none; width: bytes

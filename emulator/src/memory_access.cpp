@@ -304,16 +304,6 @@ uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, Acc
   return owner->shared.data() + (offset - owner->shared_base);
 }
 
-void forget_shared(Warp& w, uint64_t address, uint32_t bytes, int lane) {
-  shared_pointer(w, address, bytes, lane, AccessKind::Store, 0);
-  if (!w.launch->checks.uninitialised) return;
-  Block& block = *w.block;
-  const uint32_t offset = static_cast<uint32_t>(address);
-  if (offset >> kClusterRankShift) return;
-  block.shared_written[(offset - block.shared_base) / 64] &=
-      ~(((bytes == 64 ? 0 : 1ull << bytes) - 1) << (offset % 64));
-}
-
 // A block's shared memory may be touched from others after it has started and before it leaves.
 void require_reachable(Warp& w, Block& owner, int lane, const std::string& access) {
   const std::string by = access + " by the block of rank " + std::to_string(w.block->rank);

@@ -42,8 +42,6 @@ uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint
                       AccessKind kind, bool cached);
 
 // A pointer into the shared memory of the block that an address names.
-// Shared memory that a copy under way will write: reading it is an error until it has.
-void forget_shared(Warp& w, uint64_t address, uint32_t bytes, int lane);
 uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind,
                         uint8_t flags);
 // Faults unless another block's shared memory may be touched now: it has started and not left.
