@@ -51,7 +51,7 @@ test: test-libraries test-python test-python-cuda test-fuzz
 	@echo 'All tests passed. make test-full also runs the problems of more than 2^18 elements and the sanitizers.'
 
 test-full:
-	@$(MAKE) test SCALE=large CUDA_OPTIONS=-DFUSEDNORM_EMULATOR_EVERY_PTX=ON
+	@$(MAKE) test SCALE=large CUDA_OPTIONS='-DFUSEDNORM_EMULATOR_EVERY_PTX=ON "-DCMAKE_CUDA_ARCHITECTURES=75-virtual;80-virtual;90-virtual;100-virtual"'
 	$(MAKE) test-sanitizers
 
 test-libraries: $(STAMPS)/package $(STAMPS)/nvcc $(STAMPS)/system-test

@@ -17,7 +17,7 @@ struct Shape {
 
 const std::vector<Shape>& listed_shapes();
 
-/// The shapes of one list: "bench", "quick", "peer" or "cost".
+/// The shapes of one list: "bench", "quick", "peer", "cost" or "width".
 std::vector<Shape> listed_shapes(const std::string& list);
 
 }  // namespace fusednorm::problems

@@ -92,7 +92,7 @@ TEST(Grammar, AToolRefusesTheWordsThatItDoesNotHonour) {
 }
 
 TEST(Shapes, EveryListNamesSomeAndEveryNameIsAProblem) {
-  const std::set<std::string> lists = {"bench", "quick", "peer", "cost"};
+  const std::set<std::string> lists = {"bench", "quick", "peer", "cost", "width"};
   for (const std::string& list : lists) EXPECT_FALSE(problems::listed_shapes(list).empty()) << list;
   std::set<std::string> names;
   for (const auto& shape : problems::listed_shapes()) {

@@ -23,6 +23,7 @@ const char* usage =
     "default: the recorded ones\n"
     "  --architecture CC      of the emulated device, 75 … 120; default 90\n"
     "  --multiprocessors N    default 132\n"
+    "  --widths               the widths of models instead, f32 and bf16, on 16 multiprocessors\n"
     "  --ptxas                also registers, spills and occupancy of each architecture, from "
     "ptxas\n"
     "  --spills               only ask ptxas whether any kernel spills, on every architecture or "
@@ -67,6 +68,8 @@ int main(int argc, char** argv) {
       assembled = {device.compute_capability = std::atoi(value())};
     else if (option == "--multiprocessors")
       device.multiprocessors = std::atoi(value());
+    else if (option == "--widths")
+      problems = width_problems(), device.multiprocessors = width_multiprocessors;
     else if (option == "--ptxas")
       ptxas = true;
     else if (option == "--spills")

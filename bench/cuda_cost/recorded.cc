@@ -86,6 +86,17 @@ std::vector<Problem> recorded_problems() {
   return all;
 }
 
+std::vector<Problem> width_problems() {
+  std::vector<Problem> all;
+  for (const auto& shape : problems::listed_shapes("width")) {
+    for (const char* dtype : {":f32:", ":bf16:"}) {
+      for (const std::string pass : {"forward", "backward"})
+        all.push_back(problems::parse(pass + dtype + shape.name));
+    }
+  }
+  return all;
+}
+
 bool write_json(const std::string& path, const std::vector<Row>& rows, const Device& device) {
   std::ofstream file(path);
   file << "[";

@@ -19,6 +19,11 @@ struct Row {
 /// hands out depends on what was freed before, and l2_reads_over_minimum on the addresses.
 std::vector<Problem> recorded_problems();
 
+/// Both passes of the widths of real models, in f32 and bf16: the list "width". Their rows are few,
+/// for a device of width_multiprocessors: 32 a multiprocessor, as 4224 rows are on an H100.
+std::vector<Problem> width_problems();
+inline constexpr int width_multiprocessors = 16;
+
 bool write_json(const std::string& path, const std::vector<Row>& rows, const Device& device);
 bool write_recorded(const std::string& path, const std::vector<Row>& rows, const Device& device);
 

@@ -28,7 +28,7 @@ def shapes_file() -> Path:
 
 @cache
 def listed_shapes(of: str = "") -> tuple[Shape, ...]:
-    """Read the shapes of one list (bench, quick, peer or cost), or all of them."""
+    """Read the shapes of one list (bench, quick, peer, cost or width), or all of them."""
     try:
         text = shapes_file().read_text()
     except OSError as error:
