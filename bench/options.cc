@@ -49,16 +49,89 @@ std::vector<std::string> texts_of(Words words) {
   return texts;
 }
 
-/// Empty, or why `problem` is not measured.
-std::string refusal(const problems::Problem& problem) {
-  if (problem.rows < 1 || problem.cols < 1) {
-    return std::to_string(problem.rows) + "x" + std::to_string(problem.cols) +
-           ": expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
+/// Takes an option's value; returns what was expected instead, or nothing.
+using Reader = std::function<std::string(const std::string&)>;
+
+std::map<std::string, Reader> readers_of(Words* words, Options* options) {
+  const auto append = [](std::vector<std::string>* to) -> Reader {
+    return [to](const std::string& text) { return to->push_back(text), ""; };
+  };
+  const auto word = [=](const std::string& key) -> Reader {
+    return [words, key](const std::string& text) {
+      return words->options += ":" + key + "=" + text, "";
+    };
+  };
+  return {
+      {"--pass", append(&words->passes)},
+      {"--dtype", append(&words->dtypes)},
+      {"--param-dtype", [=](const std::string& t) { return words->param_dtype = t, ""; }},
+      {"--shape", append(&words->shapes)},
+      {"--rows", append(&words->rows)},
+      {"--cols", append(&words->cols)},
+      {"--offset", word("offset")},
+      {"--row-stride", word("stride")},
+      {"--op",
+       [=](const std::string& t) {
+         words->residual = t.rfind("add_", 0) == 0;
+         const std::string norm = words->residual ? t.substr(4) : t;
+         words->options += ":op=" + norm;
+         return norm == "layer_norm" || norm == "rms_norm"
+                    ? ""
+                    : "layer_norm, rms_norm, add_layer_norm or add_rms_norm";
+       }},
+      {"--residual-dtype", [=](const std::string& t) { return words->residual_dtype = t, ""; }},
+      {"--threads",
+       [=](const std::string& t) {
+         options->threads = std::atoi(t.c_str());
+         return options->threads > 0 ? "" : "a whole number, at least 1";
+       }},
+      {"--device",
+       [=](const std::string& t) {
+         options->device = t;
+         return t == "cpu" || t == "cuda" ? "" : "cpu or cuda";
+       }},
+      {"--instruction-set",
+       [=](const std::string& t) {
+         std::string names;
+         for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
+           if (set.name() == t) return options->instruction_set = t, std::string();
+           names += (names.empty() ? "" : ", ") + set.name();
+         }
+         return "one that this build and machine have: " + names;
+       }},
+      {"--in-turns",
+       [=](const std::string& t) {
+         options->in_turns = t == "yes";
+         return t == "yes" || t == "no" ? "" : "yes or no";
+       }},
+      {"--seconds",
+       [=](const std::string& t) {
+         options->seconds = std::atof(t.c_str());
+         return options->seconds > 0 ? "" : "a number of seconds above zero";
+       }},
+      {"--json", [=](const std::string& t) { return options->json = t, ""; }},
+  };
+}
+
+/// Empty, or a mistake that no option shows by itself. `texts` are the problems that were given;
+/// `spelled` says whether --pass or its like were.
+std::string mistake_of(const Words& words, const Options& options,
+                       const std::vector<std::string>& texts, bool spelled) {
+  if (options.device == "cuda" && (options.in_turns || !options.instruction_set.empty())) {
+    return "--in-turns, --instruction-set: expected --device cpu";
   }
-  return not_honoured(
-      problem, "fusednorm-bench",
-      {"op", "rounding", "gamma_offset", "residual", "groups", "inner", "stride", "outer", "offset",
-       "gamma=none", "beta=none", "beta=normal", "eps", "grads", "out"});
+  if (words.rows.size() != words.cols.size()) {
+    return "--rows was given " + std::to_string(words.rows.size()) + " times and --cols " +
+           std::to_string(words.cols.size()) + " times: expected as many of each";
+  }
+  if (!words.residual && !words.residual_dtype.empty()) {
+    return "--residual-dtype " + words.residual_dtype +
+           ": expected --op add_layer_norm or --op add_rms_norm beside it";
+  }
+  if (spelled && !texts.empty()) {
+    return texts[0] + ": expected problems, or --pass and its like, not both";
+  }
+  return "";
 }
 
 }  // namespace
@@ -92,65 +165,7 @@ std::string usage() {
 std::string parse(int count, char** arguments, Options* options) {
   Words words;
   std::vector<std::string> texts;
-  using Reader = std::function<std::string(const std::string&)>;
-  const auto append = [](std::vector<std::string>* to) -> Reader {
-    return [to](const std::string& text) { return to->push_back(text), ""; };
-  };
-  const auto word = [&](const std::string& key) -> Reader {
-    return [&words, key](const std::string& text) {
-      return words.options += ":" + key + "=" + text, "";
-    };
-  };
-  const std::map<std::string, Reader> readers = {
-      {"--pass", append(&words.passes)},
-      {"--dtype", append(&words.dtypes)},
-      {"--param-dtype", [&](const std::string& t) { return words.param_dtype = t, ""; }},
-      {"--shape", append(&words.shapes)},
-      {"--rows", append(&words.rows)},
-      {"--cols", append(&words.cols)},
-      {"--offset", word("offset")},
-      {"--row-stride", word("stride")},
-      {"--op",
-       [&](const std::string& t) {
-         words.residual = t.rfind("add_", 0) == 0;
-         const std::string norm = words.residual ? t.substr(4) : t;
-         words.options += ":op=" + norm;
-         return norm == "layer_norm" || norm == "rms_norm"
-                    ? ""
-                    : "layer_norm, rms_norm, add_layer_norm or add_rms_norm";
-       }},
-      {"--residual-dtype", [&](const std::string& t) { return words.residual_dtype = t, ""; }},
-      {"--threads",
-       [&](const std::string& t) {
-         options->threads = std::atoi(t.c_str());
-         return options->threads > 0 ? "" : "a whole number, at least 1";
-       }},
-      {"--device",
-       [&](const std::string& t) {
-         options->device = t;
-         return t == "cpu" || t == "cuda" ? "" : "cpu or cuda";
-       }},
-      {"--instruction-set",
-       [&](const std::string& t) {
-         std::string names;
-         for (const cpu::InstructionSet& set : cpu::instruction_sets()) {
-           if (set.name() == t) return options->instruction_set = t, std::string();
-           names += (names.empty() ? "" : ", ") + set.name();
-         }
-         return "one that this build and machine have: " + names;
-       }},
-      {"--in-turns",
-       [&](const std::string& t) {
-         options->in_turns = t == "yes";
-         return t == "yes" || t == "no" ? "" : "yes or no";
-       }},
-      {"--seconds",
-       [&](const std::string& t) {
-         options->seconds = std::atof(t.c_str());
-         return options->seconds > 0 ? "" : "a number of seconds above zero";
-       }},
-      {"--json", [&](const std::string& t) { return options->json = t, ""; }},
-  };
+  const auto readers = readers_of(&words, options);
   bool spelled = false;  // by --pass and its like
   for (int i = 1; i < count; ++i) {
     const std::string name = arguments[i];
@@ -173,26 +188,14 @@ std::string parse(int count, char** arguments, Options* options) {
                                "--in-turns", "--seconds", "--json"};
     spelled = spelled || std::find(std::begin(how), std::end(how), name) == std::end(how);
   }
-  if (options->device == "cuda" && (options->in_turns || !options->instruction_set.empty())) {
-    return "--in-turns, --instruction-set: expected --device cpu";
-  }
-  if (words.rows.size() != words.cols.size()) {
-    return "--rows was given " + std::to_string(words.rows.size()) + " times and --cols " +
-           std::to_string(words.cols.size()) + " times: expected as many of each";
-  }
-  if (!words.residual && !words.residual_dtype.empty()) {
-    return "--residual-dtype " + words.residual_dtype +
-           ": expected --op add_layer_norm or --op add_rms_norm beside it";
-  }
-  if (spelled && !texts.empty()) {
-    return texts[0] + ": expected problems, or --pass and its like, not both";
-  }
+  if (std::string mistake = mistake_of(words, *options, texts, spelled); !mistake.empty())
+    return mistake;
   if (texts.empty()) texts = texts_of(words);
   for (const std::string& text : texts) {
     problems::Problem problem;
     std::string error;
     if (!problems::parse(text, &problem, &error)) return error;
-    if (error = refusal(problem); !error.empty()) return error;
+    if (error = not_measured(problem, "fusednorm-bench"); !error.empty()) return error;
     options->problems.push_back(problem);
   }
   return "";

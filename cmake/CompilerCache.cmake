@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ccache, where there is one and nobody chose a launcher: a second build of the same sources, in another folder or by pip,
+# ccache, where there is one and no launcher was chosen: a second build of the same sources, in another folder or by pip,
 # then takes seconds. FUSEDNORM_COMPILER_CACHE=OFF builds without.
 include_guard(GLOBAL)
 option(FUSEDNORM_COMPILER_CACHE "Compile through ccache where it is installed" ${PROJECT_IS_TOP_LEVEL})

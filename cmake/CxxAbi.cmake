@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # libstdc++ has two layouts of std::string; Status holds one. 0 is the old layout, which the x86 wheels of PyTorch 2.6 were
-# compiled with: a core with the other one links and then frees what it never had. Whoever links fusednorm inherits it.
+# compiled with: a core with the other one links and then frees what it never had. Targets that link fusednorm inherit it.
 if(FUSEDNORM_TORCH AND NOT DEFINED FUSEDNORM_CXX11_ABI)
   set(FUSEDNORM_CXX11_ABI ${FUSEDNORM_TORCH_CXX11_ABI})
 endif()

@@ -175,4 +175,15 @@ std::string not_honoured(const Problem& problem, const std::string& tool,
   return "";
 }
 
+std::string not_measured(const Problem& problem, const std::string& tool) {
+  if (problem.rows < 1 || problem.cols < 1) {
+    return std::to_string(problem.rows) + "x" + std::to_string(problem.cols) +
+           ": expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
+  }
+  return not_honoured(
+      problem, tool,
+      {"op", "rounding", "gamma_offset", "residual", "groups", "inner", "stride", "outer", "offset",
+       "gamma=none", "beta=none", "beta=normal", "eps", "grads", "out"});
+}
+
 }  // namespace fusednorm::problems

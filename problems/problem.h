@@ -132,6 +132,10 @@ Problem parse(const std::string& text);
 std::string not_honoured(const Problem& problem, const std::string& tool,
                          std::initializer_list<const char*> honoured);
 
+/// Empty, or why a tool that measures kernels does not take `problem`: it has no elements, or it
+/// says something of its data or of arrays in place, which such a tool does not honour.
+std::string not_measured(const Problem& problem, const std::string& tool);
+
 /// Elements from the first to the last of an array of rows, gaps included; `array` is one of
 /// ForwardArray or BackwardArray.
 std::int64_t extent_of(const Problem& problem, int array);

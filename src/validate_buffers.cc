@@ -43,7 +43,7 @@ template <typename Problem>
 Extent matrix(const Problem& p, bool present, const char* name, const void* data, Strides strides,
               DType dtype) {
   const auto element = static_cast<std::int64_t>(size_of(dtype));
-  // Strides that nobody reads may be anything, and are not to be multiplied.
+  // Strides that are not read may have any value, and must not be multiplied.
   if (!present || p.rows == 0 || p.cols == 0) return {name, data, 0, size_of(dtype), {}, {}};
   const RowLayout layout = row_layout(p.cols, strides.row, p.inner_rows, strides.outer);
   const std::int64_t inner_rows = p.inner_rows > 0 ? p.inner_rows : p.rows;

@@ -130,17 +130,8 @@ TEST(ThreadInvariant, TheDefaultParallelForGivesTheSameBits) {
   const auto plan = cpu::plan(backward_problem(problem), device);
   ASSERT_TRUE(plan) << plan.status().message();
   Layout layout(problem, make_operands(problem));
-  Memory& memory = layout.memory;
-  const BackwardPlaces& places = layout.backward;
-  BackwardBuffers buffers;
-  buffers.dy = memory.at(places.dy);
-  buffers.x = memory.at(places.source);
-  buffers.gamma = memory.at(places.gamma);
-  buffers.mean = memory.at(places.mean);
-  buffers.rstd = memory.at(places.rstd);
-  buffers.dx = memory.at(places.dx);
-  buffers.dgamma = memory.at(places.dgamma);
-  buffers.dbeta = memory.at(places.dbeta);
+  const BackwardBuffers buffers =
+      buffers_of(layout.backward, Source::x, [&](Place place) { return layout.memory.at(place); });
   std::vector<std::byte> workspace(plan->workspace_bytes);
   const Status status = cpu::run(*plan, buffers, {workspace.data(), workspace.size()});
   ASSERT_TRUE(status) << status.message();

@@ -18,6 +18,7 @@
 #include "cpu/simd/row_output-inl.h"
 #include "reference/element.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 using D = Vectors<float>;

@@ -2,6 +2,7 @@
 // Two builds of the library in one process, in turns, on the same buffers.
 //
 //   compare_libraries OLD.so NEW.so [--threads N] [--repeat N] [--set NAME] [--only TEXT]
+//                     [--op rms_norm] [--residual yes] [--groups N] [--shape ROWSxCOLS]
 //
 // Prints a line a case: the medians, the median over turns of new / old, which drifting load on the
 // machine distorts least, and the ratio of the shortest times. Says whether every output has the
@@ -86,80 +87,137 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-struct Shape {
+struct Case {
   std::int64_t rows, cols;
-  std::size_t offset;
+  std::size_t offset = 0;
+  int dtype = 1;  // 1 f32, 2 f16, 3 bf16
+  int backward = 0;
 };
+
+struct Options {
+  int threads = 2, repeat = 21, rms_norm = 0, residual = 0;
+  std::int64_t groups = 1;
+  const char *set = nullptr, *only = "", *shape = nullptr;
+
+  Options(int argc, char** argv) {
+    for (int i = 3; i + 1 < argc; i += 2) {
+      const std::string name = argv[i];
+      const char* value = argv[i + 1];
+      if (name == "--threads") threads = std::atoi(value);
+      if (name == "--repeat") repeat = std::atoi(value);
+      if (name == "--set") set = value;
+      if (name == "--only") only = value;
+      if (name == "--op") rms_norm = !std::strcmp(value, "rms_norm");
+      if (name == "--residual") residual = !std::strcmp(value, "yes");
+      if (name == "--groups") groups = std::atoi(value);
+      if (name == "--shape") shape = value;
+    }
+  }
+
+  /// A pass of a shape, as the problem grammar has it.
+  std::string name(const Case& c) const {
+    const char* type = c.dtype == 1 ? "f32" : c.dtype == 2 ? "f16" : "bf16";
+    std::string text = c.backward ? "backward:" : "forward:";
+    text.append(type).append(":").append(std::to_string(c.rows));
+    text.append("x").append(std::to_string(c.cols));
+    if (rms_norm) text += ":op=rms_norm";
+    if (residual) text.append(":residual=").append(type);
+    if (groups > 1) text.append(":groups=").append(std::to_string(groups));
+    return text + (c.offset ? ":offset=1" : "");
+  }
+};
+
+/// The arrays of a case, the same for both libraries.
+struct Arrays {
+  Array x, dy, gamma, beta, mean, rstd, out, dgamma, dbeta, residual, sum;
+
+  Arrays(const Case& c, const Options& options)
+      : Arrays(c, static_cast<std::size_t>(c.rows * c.cols),
+               static_cast<std::size_t>(c.cols * options.groups)) {}
+  Arrays(const Case& c, std::size_t elements, std::size_t params)
+      : x(elements, c.dtype, c.offset, 0.1f),
+        dy(elements, c.dtype, c.offset, 0),
+        gamma(params, c.dtype, 0, 1),
+        beta(params, c.dtype, 0, 0),
+        mean(static_cast<std::size_t>(c.rows), 1, 0, 0.1f),
+        rstd(static_cast<std::size_t>(c.rows), 1, 0, 1),
+        out(elements, c.dtype, c.offset, 0),
+        dgamma(params, c.dtype, 0, 0),
+        dbeta(params, c.dtype, 0, 0),
+        residual(elements, c.dtype, c.offset, 0.2f),
+        sum(elements, c.dtype, c.offset, 0) {}
+
+  ShimBuffers buffers() const {
+    return {x.data(),    dy.data(),  gamma.data(),  beta.data(),  out.data(),      mean.data(),
+            rstd.data(), out.data(), dgamma.data(), dbeta.data(), residual.data(), sum.data()};
+  }
+  std::vector<char> results() const {
+    std::vector<char> all;
+    for (const Array* array : {&out, &mean, &rstd, &dgamma, &dbeta, &sum}) {
+      const auto bytes = array->copy();
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+  }
+};
+
+void compare(const Library (&libraries)[2], const Case& c, const Options& options) {
+  const Arrays arrays(c, options);
+  const ShimBuffers buffers = arrays.buffers();
+  const ShimProblem problem{c.backward, c.dtype, c.dtype,        options.rms_norm, options.residual,
+                            c.rows,     c.cols,  options.groups, options.threads,  options.set};
+  const int threads = options.threads;
+  void* plans[2];
+  std::vector<char> results[2];
+  double once = 1;
+  for (int i = 0; i < 2; ++i) {
+    plans[i] = libraries[i].plan(&problem);
+    libraries[i].run(plans[i], &buffers);
+    const double begin = now(threads);
+    libraries[i].run(plans[i], &buffers);
+    once = std::min(once, now(threads) - begin);
+    results[i] = arrays.results();
+  }
+  // At least 200 us a turn.
+  const int loops = std::max(1, static_cast<int>(200e-6 / std::max(once, 1e-7)));
+  std::vector<double> times[2], ratios;
+  for (int turn = 0; turn < options.repeat; ++turn) {
+    for (int half = 0; half < 2; ++half) {
+      const int i = half ^ (turn & 1);
+      const double begin = now(threads);
+      for (int loop = 0; loop < loops; ++loop) libraries[i].run(plans[i], &buffers);
+      times[i].push_back((now(threads) - begin) / loops * 1e6);
+    }
+    ratios.push_back(times[1].back() / times[0].back());
+  }
+  const double best = *std::min_element(times[1].begin(), times[1].end()) /
+                      *std::min_element(times[0].begin(), times[0].end());
+  std::printf("%-44s %10.1f %10.1f %8.3f %8.3f  %s\n", options.name(c).c_str(), median(times[0]),
+              median(times[1]), median(ratios), best, results[0] == results[1] ? "same" : "DIFFER");
+  std::fflush(stdout);
+  for (int i = 0; i < 2; ++i) libraries[i].free(plans[i]);
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const Library libraries[2] = {Library(argv[1]), Library(argv[2])};
-  int threads = 2, repeat = 21;
-  const char *set = nullptr, *only = "";
-  for (int i = 3; i + 1 < argc; i += 2) {
-    if (!std::strcmp(argv[i], "--threads")) threads = std::atoi(argv[i + 1]);
-    if (!std::strcmp(argv[i], "--repeat")) repeat = std::atoi(argv[i + 1]);
-    if (!std::strcmp(argv[i], "--set")) set = argv[i + 1];
-    if (!std::strcmp(argv[i], "--only")) only = argv[i + 1];
+  const Options options(argc, argv);
+  std::vector<Case> shapes = {{16384, 768}, {8192, 1024}, {4096, 4096},    {65536, 256},
+                              {512, 32768}, {16384, 767}, {16384, 769},    {4096, 4097},
+                              {1, 4000000}, {8, 1000000}, {16384, 768, 1}, {4096, 4096, 1},
+                              {64, 64}};
+  if (options.shape) {
+    shapes = {{std::atoll(options.shape), std::atoll(std::strchr(options.shape, 'x') + 1)}};
   }
-  const Shape shapes[] = {{16384, 768, 0}, {8192, 1024, 0}, {4096, 4096, 0}, {65536, 256, 0},
-                          {512, 32768, 0}, {16384, 767, 0}, {16384, 769, 0}, {4096, 4097, 0},
-                          {1, 4000000, 0}, {8, 1000000, 0}, {16384, 768, 1}, {4096, 4096, 1},
-                          {64, 64, 0}};
-  std::printf("%-34s %10s %10s %8s %8s  %s\n", "case", "old us", "new us", "new/old", "best",
+  std::printf("%-44s %10s %10s %8s %8s  %s\n", "case", "old us", "new us", "new/old", "best",
               "bits");
-  for (const Shape& s : shapes) {
+  for (Case c : shapes) {
     for (const int dtype : {1, 3, 2}) {
-      const char* type = dtype == 1 ? "f32" : dtype == 2 ? "f16" : "bf16";
       for (const int backward : {0, 1}) {
-        const std::string name = std::string(backward ? "backward" : "forward") + ":" + type + ":" +
-                                 std::to_string(s.rows) + "x" + std::to_string(s.cols) +
-                                 (s.offset ? ":offset=1" : "");
-        if (name.find(only) == std::string::npos) continue;
-        const auto elements = static_cast<std::size_t>(s.rows * s.cols);
-        const auto cols = static_cast<std::size_t>(s.cols), rows = static_cast<std::size_t>(s.rows);
-        const Array x(elements, dtype, s.offset, 0.1f), dy(elements, dtype, s.offset, 0),
-            gamma(cols, dtype, 0, 1), beta(cols, dtype, 0, 0), mean(rows, 1, 0, 0.1f),
-            rstd(rows, 1, 0, 1), out(elements, dtype, s.offset, 0), dgamma(cols, dtype, 0, 0),
-            dbeta(cols, dtype, 0, 0);
-        const ShimBuffers buffers{x.data(),      dy.data(),   gamma.data(), beta.data(),
-                                  out.data(),    mean.data(), rstd.data(),  out.data(),
-                                  dgamma.data(), dbeta.data()};
-        const ShimProblem problem{backward, dtype, dtype, s.rows, s.cols, threads, set};
-        void* plans[2];
-        std::vector<char> results[2];
-        double once = 1;
-        for (int i = 0; i < 2; ++i) {
-          plans[i] = libraries[i].plan(&problem);
-          libraries[i].run(plans[i], &buffers);
-          const double begin = now(threads);
-          libraries[i].run(plans[i], &buffers);
-          once = std::min(once, now(threads) - begin);
-          for (const Array* array : {&out, &mean, &rstd, &dgamma, &dbeta}) {
-            const auto bytes = array->copy();
-            results[i].insert(results[i].end(), bytes.begin(), bytes.end());
-          }
-        }
-        // At least 200 us a turn.
-        const int loops = std::max(1, static_cast<int>(200e-6 / std::max(once, 1e-7)));
-        std::vector<double> times[2], ratios;
-        for (int turn = 0; turn < repeat; ++turn) {
-          for (int half = 0; half < 2; ++half) {
-            const int i = half ^ (turn & 1);
-            const double begin = now(threads);
-            for (int loop = 0; loop < loops; ++loop) libraries[i].run(plans[i], &buffers);
-            times[i].push_back((now(threads) - begin) / loops * 1e6);
-          }
-          ratios.push_back(times[1].back() / times[0].back());
-        }
-        const double best = *std::min_element(times[1].begin(), times[1].end()) /
-                            *std::min_element(times[0].begin(), times[0].end());
-        std::printf("%-34s %10.1f %10.1f %8.3f %8.3f  %s\n", name.c_str(), median(times[0]),
-                    median(times[1]), median(ratios), best,
-                    results[0] == results[1] ? "same" : "DIFFER");
-        std::fflush(stdout);
-        for (int i = 0; i < 2; ++i) libraries[i].free(plans[i]);
+        c.dtype = dtype;
+        c.backward = backward;
+        if (options.name(c).find(options.only) != std::string::npos) compare(libraries, c, options);
       }
     }
   }

@@ -44,14 +44,21 @@ void* shim_plan(const ShimProblem* p) {
     problem.cols = p->cols;
     problem.x_dtype = problem.y_dtype = static_cast<DType>(p->dtype);
     problem.param_dtype = static_cast<DType>(p->param_dtype);
+    problem.operation = static_cast<Operation>(p->operation);
+    problem.has_residual = p->residual != 0;
+    problem.residual_dtype = problem.x_dtype;
+    problem.param_groups = p->param_groups;
     return problem;
   };
   if (planned->is_backward) {
-    planned->backward = checked(cpu::plan(fill(BackwardProblem{}), device));
+    BackwardProblem problem;
+    problem.has_ds = p->residual != 0;
+    planned->backward = checked(cpu::plan(fill(problem), device));
     planned->workspace.resize(planned->backward.workspace_bytes);
   } else {
     ForwardProblem problem;
-    problem.save_mean = problem.save_rstd = true;
+    problem.save_rstd = true;
+    problem.save_mean = p->operation == static_cast<int>(Operation::layer_norm);
     planned->forward = checked(cpu::plan(fill(problem), device));
     planned->workspace.resize(planned->forward.workspace_bytes);
   }
@@ -70,10 +77,13 @@ void shim_run(void* plan, const ShimBuffers* b) {
   backward.dx = b->dx;
   backward.dgamma = b->dgamma;
   backward.dbeta = b->dbeta;
+  backward.ds = b->residual;
   const Status status =
       planned.is_backward
           ? cpu::run(planned.backward, backward, workspace)
-          : cpu::run(planned.forward, {b->x, b->gamma, b->beta, b->y, b->mean, b->rstd}, workspace);
+          : cpu::run(planned.forward,
+                     {b->x, b->gamma, b->beta, b->y, b->mean, b->rstd, b->residual, b->sum},
+                     workspace);
   if (!status) {
     std::fprintf(stderr, "%s\n", status.message().c_str());
     std::exit(1);

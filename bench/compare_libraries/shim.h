@@ -8,7 +8,9 @@ struct ShimProblem {
   int backward;
   int dtype;  // of x, y and parameters: fusednorm::DType's value
   int param_dtype;
-  std::int64_t rows, cols;
+  int operation;  // fusednorm::Operation's value
+  int residual;   // with one of the dtype of x: sum, or ds
+  std::int64_t rows, cols, param_groups;
   int threads;
   const char* instruction_set;  // null: the best
 };
@@ -16,6 +18,8 @@ struct ShimProblem {
 struct ShimBuffers {
   const void *x, *dy, *gamma, *beta;
   void *y, *mean, *rstd, *dx, *dgamma, *dbeta;
+  const void* residual;  // or ds
+  void* sum;
 };
 
 extern "C" {

@@ -3,9 +3,10 @@
 #pragma once
 
 #include "recorded.h"
+#include "resources.h"
 
 namespace fusednorm::cost {
 
-void print_bounds(const Row& row);
+void print_bounds(const Row& row, Assembler* assembler);
 
 }  // namespace fusednorm::cost

@@ -9,19 +9,10 @@
 #pragma weak fusednorm_emulator_launch
 
 namespace fusednorm::cost {
-std::string refusal(const Problem& problem) {
-  if (problem.rows < 1 || problem.cols < 1) {
-    return "expected at least one row and one column; in problem \"" + to_string(problem) + "\"";
-  }
-  return not_honoured(
-      problem, "fusednorm-cuda-cost",
-      {"op", "rounding", "gamma_offset", "residual", "groups", "inner", "stride", "outer", "offset",
-       "gamma=none", "beta=none", "beta=normal", "eps", "grads", "out"});
-}
 
-Cost count(const Problem& problem, const Device& device) {
+Cost count(const Problem& problem, const Device& device, Assembler* assembler) {
   Cost cost;
-  cost.error = play(device);
+  cost.error = play(device, assembler);
   PlanFacts facts;
   if (cost.error.empty()) cost.error = run(problem, &facts);
   if (!cost.error.empty()) return cost;

@@ -33,13 +33,11 @@ struct Cost {
   /// The rest is bytes_in_flight's of model.h, 0 before it was asked.
   double bytes_in_flight = 0;         ///< a multiprocessor, on average while rows are left to load
   double bytes_in_flight_needed = 0;  ///< by Little's law, on the device of that architecture
-  double in_flight_over_needed = 0;
+  double in_flight_over_needed = 0;   ///< for a bandwidth that loads alone would fill
+  double in_flight_over_reads = 0;    ///< for the part of it that loads have in this problem
 };
 
-/// Empty, or an error that names a word of `problem` that is not counted.
-std::string refusal(const Problem& problem);
-
 /// Runs `problem` once on the emulated device. An error when the program has a real libcudart.
-Cost count(const Problem& problem, const Device& device);
+Cost count(const Problem& problem, const Device& device, Assembler* assembler);
 
 }  // namespace fusednorm::cost

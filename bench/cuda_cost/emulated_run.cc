@@ -41,7 +41,7 @@ Status run_on(const Problem& problem, const cuda::Device& device, PlanFacts* fac
 
 }  // namespace
 
-std::string play(const Device& device) {
+std::string play(const Device& device, Assembler* assembler) {
   if (fusednorm_emulator_set_devices == nullptr)
     return "counting needs the emulated device: put its libcudart on LD_LIBRARY_PATH";
   FusednormEmulatorDevice played;
@@ -51,8 +51,10 @@ std::string play(const Device& device) {
   fusednorm_emulator_set_devices(1, &played);
   fusednorm_emulator_set_print_reports(0);
   fusednorm_emulator_set_registers(
-      [](const char* kernel, int capability, void*) { return registers_of(kernel, capability); },
-      nullptr);
+      [](const char* kernel, int capability, void* context) {
+        return static_cast<Assembler*>(context)->registers_of(kernel, capability);
+      },
+      assembler);
   return "";
 }
 

@@ -21,9 +21,12 @@ struct PlanFacts {
   int load_bytes_per_thread = 0;  ///< issued before the first is used
 };
 
-/// Makes the emulated device this one, its kernels with the registers that ptxas gives them.
-/// Returns an error, such as that the program has a real libcudart.
-std::string play(const Device& device);
+class Assembler;
+
+/// Makes the emulated device this one, its kernels with the registers that ptxas gives them; it
+/// asks `assembler` for these until another device is played. Returns an error, such as that the
+/// program has a real libcudart.
+std::string play(const Device& device, Assembler* assembler);
 
 /// Runs `problem` once on the device that is played; the emulator's launches are those of the
 /// problem afterwards. Returns an error.

@@ -14,7 +14,7 @@ struct MemoryOptions {
 };
 
 /// Both serve in the order of asking, at a rate each. What is stored lies in the L2 and drains to
-/// DRAM while nobody reads, or at once when a share of the L2 is full of it.
+/// DRAM while nothing is read, or at once when a share of the L2 is full of it.
 class MemoryModel {
  public:
   /// `share` of the device's rates belongs to what is replayed.

@@ -20,9 +20,9 @@ namespace {
 
 /// The launches, valid until the emulator is asked for something else.
 std::vector<TracedLaunch> trace(const std::function<std::string()>& launch, const Device& device,
-                                std::string* error) {
+                                Assembler* assembler, std::string* error) {
   std::vector<TracedLaunch> launches;
-  *error = play(device);
+  *error = play(device, assembler);
   if (!error->empty()) return launches;
   // Other clusters than those traced do not run: what they would have written is missing.
   const unsigned checks = fusednorm_emulator_checks();
@@ -48,11 +48,20 @@ LaunchTime main_launch(const Prediction& prediction) {
       [](const LaunchTime& a, const LaunchTime& b) { return a.dram_bytes < b.dram_bytes; });
 }
 
+/// Of the least bytes that the problem can move: stores leave the multiprocessor and are not waited
+/// for, so that Little's law asks for loads in flight, at the rate at which loads come.
+double read_share(const Problem& problem) {
+  const problems::Bytes bytes = problems::minimal_bytes(problem);
+  return static_cast<double>(bytes.read) / static_cast<double>(bytes.total());
+}
+
 }  // namespace
 
-Modelled model(const std::function<std::string()>& launch, const Gpu& gpu, bool with_unlimited) {
+Modelled model(const std::function<std::string()>& launch, const Gpu& gpu, bool with_unlimited,
+               Assembler* assembler) {
   Modelled out;
-  const auto launches = trace(launch, {gpu.architecture, gpu.multiprocessors}, &out.error);
+  const auto launches =
+      trace(launch, {gpu.architecture, gpu.multiprocessors}, assembler, &out.error);
   if (!out.error.empty()) return out;
   out.timed = predict(gpu, launches);
   if (with_unlimited) out.unlimited = predict(gpu, launches, {true});
@@ -62,36 +71,40 @@ Modelled model(const std::function<std::string()>& launch, const Gpu& gpu, bool 
   return out;
 }
 
-Modelled model(const Problem& problem, const Gpu& gpu) {
+Modelled model(const Problem& problem, const Gpu& gpu, Assembler* assembler) {
   PlanFacts ignored;
-  return model([&] { return run(problem, &ignored); }, gpu, true);
+  return model([&] { return run(problem, &ignored); }, gpu, true, assembler);
 }
 
-std::string add_bytes_in_flight(const Problem& problem, const Device& device, Cost* cost) {
+std::string add_bytes_in_flight(const Problem& problem, const Device& device, Assembler* assembler,
+                                Cost* cost) {
   std::string error;
   const Gpu& gpu = gpu_of_architecture(device.compute_capability);
   PlanFacts ignored;
-  const auto launches = trace([&] { return run(problem, &ignored); }, device, &error);
+  const auto launches = trace([&] { return run(problem, &ignored); }, device, assembler, &error);
   if (!error.empty()) return error;
   cost->bytes_in_flight = main_launch(predict(gpu, launches, {true})).bytes_in_flight;
   cost->bytes_in_flight_needed = needed_bytes_in_flight(gpu);
   cost->in_flight_over_needed = cost->bytes_in_flight / cost->bytes_in_flight_needed;
+  cost->in_flight_over_reads = cost->in_flight_over_needed / read_share(problem);
   return "";
 }
 
-int print_model(const std::vector<Problem>& problems) {
+int print_model(const std::vector<Problem>& problems, Assembler* assembler) {
   std::printf(
       "A model, not a measurement: docs/cost-model.md says how far off it has been seen.\n"
       "Shares of the peak bandwidth and of what a copy reaches, for the least bytes possible; KB "
       "in "
-      "flight a multiprocessor,\nand over what Little's law asks for; then each launch: us, and "
-      "shares of it that DRAM, issue, units, shared memory are busy.\n%-40s %-9s %9s %6s %6s %-8s "
-      "%10s\n",
+      "flight a multiprocessor,\nand over what Little's law asks for if all traffic were loads, "
+      "and "
+      "for the loads there are; then each launch: us, and shares of it that DRAM, issue, units, "
+      "shared memory are busy.\n%-40s %-9s %9s %6s %6s %-8s "
+      "%16s\n",
       "problem", "device", "us", "peak", "copy", "bound", "in flight");
   int predicted = 0;
   for (const Problem& problem : problems) {
     for (const Gpu& gpu : gpus) {
-      const Modelled modelled = model(problem, gpu);
+      const Modelled modelled = model(problem, gpu, assembler);
       std::printf("%-40s %-9s ", to_string(problem).c_str(), gpu.name);
       if (!modelled.error.empty()) {
         std::printf("%s\n", modelled.error.substr(0, modelled.error.find('\n')).c_str());
@@ -102,9 +115,10 @@ int print_model(const std::vector<Problem>& problems) {
       const double minimum = static_cast<double>(problems::minimal_bytes(problem).total());
       const double share = minimum / gpu.bandwidth / timed.seconds;
       const double in_flight = main_launch(modelled.unlimited).bytes_in_flight;
-      std::printf("%9.2f %5.0f%% %5.0f%% %-8s %4.0f %5.2f", timed.seconds * 1e6, 100 * share,
-                  100 * share / gpu.copy_share, timed.bound, in_flight / 1024,
-                  in_flight / needed_bytes_in_flight(gpu));
+      const double over_needed = in_flight / needed_bytes_in_flight(gpu);
+      std::printf("%9.2f %5.0f%% %5.0f%% %-8s %4.0f %5.2f %5.2f", timed.seconds * 1e6, 100 * share,
+                  100 * share / gpu.copy_share, timed.bound, in_flight / 1024, over_needed,
+                  over_needed / read_share(problem));
       for (const LaunchTime& l : timed.launches) {
         std::printf("  %.2f %.2f %.2f %.2f %.2f", l.seconds * 1e6, l.dram_busy, l.issue_busy,
                     l.pipe_busy, l.shared_busy);

@@ -63,12 +63,14 @@ const Gpu& gpu_of(const char* name) {
                        [&](const Gpu& g) { return std::strcmp(g.name, name) == 0; });
 }
 
-Modelled model_subject(const Subject& subject, const Shape& shape, const Gpu& gpu) {
-  return model([&] { return subject.launch(shape, gpu.multiprocessors); }, gpu, false);
+Modelled model_subject(const Subject& subject, const Shape& shape, const Gpu& gpu,
+                       Assembler* assembler) {
+  return model([&] { return subject.launch(shape, gpu.multiprocessors); }, gpu, false, assembler);
 }
 
-double share_of(const Subject& subject, const Shape& shape, const Gpu& gpu, std::string* bound) {
-  const Modelled modelled = model_subject(subject, shape, gpu);
+double share_of(const Subject& subject, const Shape& shape, const Gpu& gpu, Assembler* assembler,
+                std::string* bound) {
+  const Modelled modelled = model_subject(subject, shape, gpu, assembler);
   if (!modelled.error.empty()) return *bound = modelled.error, 0;
   *bound = modelled.timed.bound;
   const double bytes = subject.streams * shape.rows * shape.cols * (shape.bf16 ? 2 : 4);
@@ -77,7 +79,7 @@ double share_of(const Subject& subject, const Shape& shape, const Gpu& gpu, std:
 
 }  // namespace
 
-int print_published(const std::string& name) {
+int print_published(const std::string& name, Assembler* assembler) {
   std::printf("| structure | device | published, %% of peak | by | predicted, %% | bound by |");
   std::printf("\n|---|---|---|---|---|---|\n");
   const auto wanted = [&](const char* subject) {
@@ -93,7 +95,7 @@ int print_published(const std::string& name) {
     const Shape* last = backward ? std::end(backward_shapes) : std::end(forward_shapes);
     for (const Shape& shape : std::vector<Shape>(first, last)) {
       std::string bound;
-      const double share = share_of(subject, shape, gpu_of(line.gpu), &bound);
+      const double share = share_of(subject, shape, gpu_of(line.gpu), assembler, &bound);
       low = std::min(low, share);
       high = std::max(high, share);
       if (bounds.find(bound) == std::string::npos) bounds += (bounds.empty() ? "" : ", ") + bound;
@@ -108,7 +110,8 @@ int print_published(const std::string& name) {
   std::printf("|---|---|---|---|---|---|\n");
   for (const Simulated& line : simulated) {
     if (!wanted(line.subject)) continue;
-    const Modelled modelled = model_subject(subject_of(line.subject), line.shape, half_v100);
+    const Modelled modelled =
+        model_subject(subject_of(line.subject), line.shape, half_v100, assembler);
     if (!modelled.error.empty()) {
       std::printf("| %s | | | | %s | |\n", line.subject, modelled.error.c_str());
       continue;

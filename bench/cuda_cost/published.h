@@ -6,8 +6,10 @@
 
 namespace fusednorm::cost {
 
+class Assembler;
+
 /// Prints predicted beside published, share of the peak bandwidth, and beside cycles of a
 /// cycle-level simulation, of the subjects with `name` in theirs; returns the exit code.
-int print_published(const std::string& name);
+int print_published(const std::string& name, Assembler* assembler);
 
 }  // namespace fusednorm::cost

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the PTX in this program, hands it to ptxas -v and reads what that says.
+// Finds the PTX in this program, gives it to ptxas -v and reads the answer.
 #include "resources.h"
 
 #include <unistd.h>
@@ -9,43 +9,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <regex>
 
 namespace fusednorm::cost {
 namespace {
-
-struct Module {
-  int target;
-  std::string text;
-};
-
-/// The program was built with uncompressed PTX: the modules stand in it as text.
-std::vector<Module> modules() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string image((std::istreambuf_iterator<char>(file)), {});
-  std::vector<Module> found;
-  for (std::size_t at = image.find(".version "); at != std::string::npos;
-       at = image.find(".version ", at + 1)) {
-    const std::string text = image.substr(at, image.find('\0', at) - at);
-    std::smatch target;
-    const std::string head = text.substr(0, 200);
-    if (text.size() > 1000 &&
-        std::regex_search(head, target, std::regex("\\.target sm_([0-9]+)"))) {
-      found.push_back({std::stoi(target[1]), text});
-    }
-  }
-  return found;
-}
-
-/// The PTX a driver would take for `architecture`: the newest that is not newer.
-int best_target(const std::vector<Module>& all, int architecture) {
-  int best = 0;
-  for (const Module& module : all) {
-    if (module.target <= architecture) best = std::max(best, module.target);
-  }
-  return best;
-}
 
 std::string run(const std::string& command) {
   std::string output;
@@ -57,45 +24,70 @@ std::string run(const std::string& command) {
   return output;
 }
 
+/// What `ptxas -v` says of each kernel.
+std::vector<std::pair<std::string, Resources>> read(const std::string& output) {
+  const std::regex entry(
+      "entry function '([^']+)'[^\\n]*\\n[^\\n]*\\n\\s*([0-9]+) bytes stack frame, ([0-9]+) "
+      "bytes spill stores, "
+      "([0-9]+) bytes spill loads\\n[^\\n]*Used ([0-9]+) registers");
+  std::vector<std::pair<std::string, Resources>> kernels;
+  for (std::sregex_iterator it(output.begin(), output.end(), entry), end; it != end; ++it) {
+    const std::smatch& m = *it;
+    Resources resources;
+    resources.stack_bytes = std::stoi(m[2]);
+    resources.spill_bytes = std::stoi(m[3]) + std::stoi(m[4]);
+    resources.registers = std::stoi(m[5]);
+    kernels.emplace_back(m[1], resources);
+  }
+  return kernels;
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, Resources>> assemble(const std::string& name, int architecture,
-                                                        std::string* error) {
-  static constexpr const char* assembler = "ptxas";
+/// The program was built with uncompressed PTX: the modules stand in it as text.
+Assembler::Assembler() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string image((std::istreambuf_iterator<char>(file)), {});
+  for (std::size_t at = image.find(".version "); at != std::string::npos;
+       at = image.find(".version ", at + 1)) {
+    const std::string text = image.substr(at, image.find('\0', at) - at);
+    std::smatch target;
+    const std::string head = text.substr(0, 200);
+    if (text.size() > 1000 &&
+        std::regex_search(head, target, std::regex("\\.target sm_([0-9]+)"))) {
+      modules_.push_back({std::stoi(target[1]), text});
+    }
+  }
+}
+
+int Assembler::best_target(int architecture) const {
+  int best = 0;
+  for (const Module& module : modules_) {
+    if (module.target <= architecture) best = std::max(best, module.target);
+  }
+  return best;
+}
+
+std::vector<std::pair<std::string, Resources>> Assembler::assemble(const std::string& name,
+                                                                   int architecture,
+                                                                   std::string* error) const {
   std::vector<std::pair<std::string, Resources>> result;
-  const std::vector<Module> all = modules();
-  const int target = best_target(all, architecture);
+  const int target = best_target(architecture);
   if (target == 0)
     return *error = "no PTX for sm_" + std::to_string(architecture) + " in this program", result;
   char path[] = "/tmp/fusednorm-cost-XXXXXX";
   const int descriptor = mkstemp(path);
   if (descriptor < 0) return *error = "no room for a temporary file", result;
   close(descriptor);
-  for (const Module& module : all) {
+  for (const Module& module : modules_) {
     if (module.target != target ||
         (!name.empty() && module.text.find(".entry " + name + "(") == std::string::npos)) {
       continue;
     }
     std::ofstream(path) << module.text;
-    const std::string output =
-        run(std::string(assembler) + " -v -arch=sm_" + std::to_string(architecture) +
-            (name.empty() ? "" : " -e " + name) + " -o /dev/null " + path);
-    const std::regex entry(
-        "entry function '([^']+)'[^\\n]*\\n[^\\n]*\\n\\s*([0-9]+) bytes stack frame, ([0-9]+) "
-        "bytes spill stores, "
-        "([0-9]+) bytes spill loads\\n[^\\n]*Used ([0-9]+) registers([^\\n]*)");
-    for (std::sregex_iterator it(output.begin(), output.end(), entry), end; it != end; ++it) {
-      const std::smatch& m = *it;
-      Resources resources;
-      resources.stack_bytes = std::stoi(m[2]);
-      resources.spill_bytes = std::stoi(m[3]) + std::stoi(m[4]);
-      resources.registers = std::stoi(m[5]);
-      const std::string rest = m[6];
-      std::smatch shared;
-      if (std::regex_search(rest, shared, std::regex("([0-9]+) bytes smem")))
-        resources.shared_bytes = std::stoi(shared[1]);
-      result.emplace_back(m[1], resources);
-    }
+    const std::string output = run("ptxas -v -arch=sm_" + std::to_string(architecture) +
+                                   (name.empty() ? "" : " -e " + name) + " -o /dev/null " + path);
+    for (auto& kernel : read(output)) result.push_back(std::move(kernel));
     if (result.empty()) *error = output.substr(0, 400);
     if (!name.empty()) break;
   }
@@ -103,9 +95,8 @@ std::vector<std::pair<std::string, Resources>> assemble(const std::string& name,
   return result;
 }
 
-int registers_of(const std::string& name, int architecture) {
-  static std::map<std::pair<std::string, int>, int> known;
-  const auto [found, added] = known.emplace(std::make_pair(name, architecture), 0);
+int Assembler::registers_of(const std::string& name, int architecture) {
+  const auto [found, added] = known_registers_.emplace(std::make_pair(name, architecture), 0);
   std::string error;
   if (added) {
     const auto kernels = assemble(name, architecture, &error);
@@ -130,11 +121,11 @@ int resident_blocks(const Resources& resources, int threads, int architecture) {
   return std::min(65536 / (registers * threads), most / threads);
 }
 
-void print_resources(const Row& row) {
+void print_resources(const Row& row, const Assembler& assembler) {
   std::printf("\n%s: %s\n", to_string(row.problem).c_str(), row.cost.explanation.c_str());
   for (const int architecture : architectures) {
     std::string error;
-    const auto found = assemble(row.cost.kernels[0], architecture, &error);
+    const auto found = assembler.assemble(row.cost.kernels[0], architecture, &error);
     if (found.empty()) {
       std::printf("  sm_%-3d %s\n", architecture, error.c_str());
       continue;
@@ -150,11 +141,11 @@ void print_resources(const Row& row) {
   }
 }
 
-int check_spills(const std::vector<int>& on) {
+int check_spills(const std::vector<int>& on, const Assembler& assembler) {
   int bad = 0;
   for (const int architecture : on) {
     std::string error;
-    const auto kernels = assemble("", architecture, &error);
+    const auto kernels = assembler.assemble("", architecture, &error);
     if (kernels.empty()) return std::printf("sm_%d: %s\n", architecture, error.c_str()), 1;
     int most = 0;
     for (const auto& [name, resources] : kernels) {

@@ -57,7 +57,7 @@ if(FUSEDNORM_TORCH_VERSION VERSION_LESS FUSEDNORM_TORCH_OLDEST)
     "pip install --upgrade torch.")
 endif()
 # x86 wheels of 2.6 have the old ABI. std::string crosses between the core and the operators, so cmake/CxxAbi.cmake
-# compiles the core, and whoever links it, the same way.
+# compiles the core, and every target that links it, the same way.
 set(FUSEDNORM_TORCH_CXX11_ABI 1)
 file(STRINGS ${FUSEDNORM_TORCH_DIRECTORY}/share/cmake/Torch/TorchConfig.cmake old_abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
 if(old_abi)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's threads, without a second OpenMP runtime.
 //
-// at::parallel_for lives in a header and runs on the OpenMP runtime of whoever compiles it. Many
-// wheels of PyTorch carry one under a name of their own (libgomp-a34b3233.so.1): the system's would
-// be loaded beside it, with threads that torch.set_num_threads does not know. So no OpenMP is
-// compiled or linked here. GOMP_parallel, which GNU's, LLVM's and Intel's runtimes all export, is
-// found at load time in the runtime that libtorch_cpu itself needs.
+// at::parallel_for lives in a header and runs on the OpenMP runtime of the library that includes
+// it. Many wheels of PyTorch carry one under a name of their own (libgomp-a34b3233.so.1): the
+// system's would be loaded beside it, with threads that torch.set_num_threads does not know. So no
+// OpenMP is compiled or linked here. GOMP_parallel, which GNU's, LLVM's and Intel's runtimes all
+// export, is found at load time in the runtime that libtorch_cpu itself needs.
 #pragma once
 
 #include <ATen/Parallel.h>

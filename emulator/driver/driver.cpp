@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for libcuda.so.1 with the functions that PyTorch's libraries ask for. Devices can be
+// A stand-in for libcuda.so.1 with the functions that PyTorch's libraries look up. Devices can be
 // counted and described; contexts, modules and launches belong to the runtime alone
 // (libcudart.so.13), and here answer CUDA_ERROR_NOT_SUPPORTED.
 #include <cuda.h>

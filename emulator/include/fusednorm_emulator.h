@@ -92,7 +92,7 @@ typedef struct FusednormEmulatorLaunch {
   uint64_t issue_slots;           /* warp_instructions x 32 */
   uint64_t raw_warp_instructions; /* every statement counted once */
   uint64_t raw_thread_instructions;
-  /* Global memory: warp-level requests, 32-byte sectors they ask for, distinct sectors (DRAM
+  /* Global memory: warp-level requests, 32-byte sectors they touch, distinct sectors (DRAM
    * traffic: loads are sectors whose first access in the launch is a load). Atomics count as stores
    * (and as loads in DRAM). */
   uint64_t global_load_requests, global_store_requests;
@@ -103,7 +103,7 @@ typedef struct FusednormEmulatorLaunch {
   uint64_t partial_store_sectors;
   /* Sectors of loads that a first-level cache of 16 KB a block would not have had: L2 traffic.
    * Volatile and ordered loads, and cp.async of 16 bytes, pass it by; cache hints change nothing.
-   * The order of warps shows where a block asks for more than the cache holds. */
+   * The order of warps shows where a block loads more than the cache holds. */
   uint64_t l2_load_sectors;
   /* Shared memory: warp-level requests, wavefronts, and the fewest wavefronts that could have
    * served them. */

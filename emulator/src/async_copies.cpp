@@ -39,7 +39,7 @@ void mark_shared_written(Block& block, uint32_t key, uint32_t bytes) {
     block.shared_written[k / 64] |= 1ull << (k % 64);
 }
 
-// What the one who has waited for a copy knows: that the engine is done with it.
+// What a warp that has waited for a copy knows: that the engine is done with it.
 Knowledge done_with(const AsyncCopy& copy) {
   Knowledge done;
   done.clock.assign(copy.engine + 1, 0);

@@ -4,9 +4,9 @@
 //
 // A copy is checked when it is issued: the issuing lane must know of earlier accesses to the same
 // bytes, and generic writes must have been shown to the async proxy. From then on the bytes belong
-// to the block's copy engine, which has a clock like a warp; only who waits for the mbarrier or the
-// bulk group learns that the copy is done. It is carried out as late as can be: when somebody waits
-// for it. So a missing wait shows as a race, or reads old data.
+// to the block's copy engine, which has a clock like a warp; only a warp that waits for the
+// mbarrier or the bulk group learns that the copy is done. It is carried out as late as can be:
+// when a warp waits for it. So a missing wait shows as a race, or reads old data.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block and its cluster: setting up warps, the order in which they run, barriers, and who waits
-// for whom.
+// A block and its cluster: setting up warps, the order in which they run, barriers, and which
+// warp waits for which.
 #include "block.h"
 
 #include <algorithm>
@@ -235,7 +235,7 @@ bool Block::step(std::mt19937_64* random, uint64_t quantum) {
   return any;
 }
 
-// Whoever accessed this block's shared memory from another block must have been waited for.
+// A block that accesses this block's shared memory must have been waited for.
 void Block::check_exit() {
   check_copies_at_exit(*this);
   if (remote_ticks.empty() || !launch->checks.shared_races) return;

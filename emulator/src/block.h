@@ -95,7 +95,7 @@ struct Cluster {
   bool complete_cluster_barrier();
   // Blocks of a cluster do not start at once: one more of them. False if all have.
   bool start_another();
-  // Throws a fault that says who waits for whom.
+  // Throws a fault that says which warp waits for which.
   [[noreturn]] void report_stall();
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a launch is counted by; summed over the warps, so the order of execution does not show, but
-// in what leaves the first-level cache of a block that asks for more than that holds, and in loads
+// in what leaves the first-level cache of a block that loads more than that holds, and in loads
 // in flight of lanes that have parted.
 #pragma once
 

@@ -71,6 +71,16 @@ Type take_shape(Form& form, Instruction& out) {
   return type;
 }
 
+// An argument or result of a call, which is a slot of registers.
+void decode_slot(Decoder& d, const ParamSlot& slot, const Operand& address, Handler handler,
+                 Instruction& out) {
+  if (address.value + access_bytes(out) > slot.bytes)
+    d.fail("past the end of the parameter " + address.name);
+  out.handler = handler;
+  out.c = slot.offset;
+  out.immediate = address.value;
+}
+
 void decode_load(Decoder& d, Form& form, Instruction& out) {
   out.space = take_space(form);
   out.flags = take_order(form, out.space, true);
@@ -87,14 +97,8 @@ void decode_load(Decoder& d, Form& form, Instruction& out) {
   if (out.space == Space::Param) {
     out.cost = 0;
     uint32_t offset = 0;
-    if (const ParamSlot* slot = address.name.empty() ? nullptr : d.param_slot(address.name)) {
-      if (address.value + access_bytes(out) > slot->bytes)
-        d.fail("past the end of the parameter " + address.name);
-      out.handler = load_slot;
-      out.c = slot->offset;
-      out.immediate = address.value;
-      return;
-    }
+    if (const ParamSlot* slot = address.name.empty() ? nullptr : d.param_slot(address.name))
+      return decode_slot(d, *slot, address, load_slot, out);
     if (!address.name.empty() && d.kernel_parameter(address.name, offset)) {
       out.handler = load_kernel_parameter;
       out.immediate = address.value + offset;
@@ -120,12 +124,7 @@ void decode_store(Decoder& d, Form& form, Instruction& out) {
     out.cost = 0;
     const ParamSlot* slot = d.param_slot(address.name);
     if (!slot) d.fail("st.param to something that is not a parameter of a call");
-    if (address.value + access_bytes(out) > slot->bytes)
-      d.fail("past the end of the parameter " + address.name);
-    out.handler = store_slot;
-    out.c = slot->offset;
-    out.immediate = address.value;
-    return;
+    return decode_slot(d, *slot, address, store_slot, out);
   }
   d.address(address, out);
   out.handler = execute_store;

@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bit operations: and, or, xor, not, shifts, lop3, prmt, bfe, bfi, bmsk, popc, clz, brev, bfind.
+#include "integer_operations.h"
 #include "lanes.h"
 
 namespace fusednorm::emulator {
 namespace {
 
-template <class T>
-struct And {
-  static T apply(T a, T b) { return a & b; }
-};
-template <class T>
-struct Or {
-  static T apply(T a, T b) { return a | b; }
-};
-template <class T>
-struct Xor {
-  static T apply(T a, T b) { return a ^ b; }
-};
 template <class T>
 struct Not {
   static T apply(T a) { return T(~a); }

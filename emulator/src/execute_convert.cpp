@@ -327,7 +327,7 @@ void decode_tf32(Decoder& d, Form& form, Instruction& out) {
   out.a = d.source(d.operand(1), Type::F32);
 }
 
-// The rounding that the pair of types asks for: to whole numbers, to a shorter format, or none.
+// The rounding that the pair of types needs: to whole numbers, to a shorter format, or none.
 Rounding take_rounding(Form& form, Instruction& out, Type to, Type from) {
   constexpr Rounding kModes[] = {Rounding::NearestEven, Rounding::Zero, Rounding::Down,
                                  Rounding::Up};

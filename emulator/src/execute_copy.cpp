@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: issued copies wait in a queue until a wait asks for them, so that a missing wait shows.
+// cp.async: issued copies stay in a queue until a wait completes them, so that a missing wait
+// shows.
 #include <algorithm>
 #include <cstring>
 
@@ -121,7 +122,7 @@ void wait(Warp& w, const Instruction& i, uint32_t active) {
 }
 
 // cp.async.mbarrier.arrive: signals when the lane's copies are done. They are done now, but only
-// who waits at the mbarrier knows. flags 1: the arrival is one of those expected (.noinc).
+// lanes that wait at the mbarrier know. flags 1: the arrival is one of those expected (.noinc).
 void arrive_when_copied(Warp& w, const Instruction& i, uint32_t active) {
   uint64_t latest = w.loads.clock();
   std::vector<uint64_t> done;  // loads that end when the mbarrier is waited for

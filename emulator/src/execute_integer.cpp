@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "integer_operations.h"
 #include "lanes.h"
 
 namespace fusednorm::emulator {
@@ -16,14 +17,6 @@ using Wide = std::conditional_t<
     sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
     std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>,
                        std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>>;
-// Arithmetic on 16 bits is done in unsigned int, whose overflow is defined.
-template <class T>
-using Safe = std::conditional_t<sizeof(T) == 2, uint32_t, Unsigned<T>>;
-
-template <class T>
-struct Add {
-  static T apply(T a, T b) { return T(Safe<T>(a) + Safe<T>(b)); }
-};
 template <class T>
 struct Subtract {
   static T apply(T a, T b) { return T(Safe<T>(a) - Safe<T>(b)); }
@@ -60,14 +53,6 @@ struct Remainder {
     if (std::is_signed_v<T> && b == T(-1)) return 0;
     return T(a % b);
   }
-};
-template <class T>
-struct Minimum {
-  static T apply(T a, T b) { return a < b ? a : b; }
-};
-template <class T>
-struct Maximum {
-  static T apply(T a, T b) { return a > b ? a : b; }
 };
 template <class T>
 struct Absolute {
@@ -183,13 +168,13 @@ bool decode_pair(Decoder& d, Form& form, Instruction& out) {
   const bool is_unsigned = form.take("u16x2");
   if (!is_unsigned && !form.take("s16x2")) return false;
   const std::string& name = form.opcode();
-  if (name == "add") out.handler = pair_handler<uint16_t, Add<uint16_t>>;
+  if (name == "add") out.handler = pair_handler<uint16_t, AddIntegers<uint16_t>>;
   if (name == "min")
-    out.handler = is_unsigned ? pair_handler<uint16_t, Minimum<uint16_t>>
-                              : pair_handler<int16_t, Minimum<int16_t>>;
+    out.handler = is_unsigned ? pair_handler<uint16_t, SmallerInteger<uint16_t>>
+                              : pair_handler<int16_t, SmallerInteger<int16_t>>;
   if (name == "max")
-    out.handler = is_unsigned ? pair_handler<uint16_t, Maximum<uint16_t>>
-                              : pair_handler<int16_t, Maximum<int16_t>>;
+    out.handler = is_unsigned ? pair_handler<uint16_t, LargerInteger<uint16_t>>
+                              : pair_handler<int16_t, LargerInteger<int16_t>>;
   if (!out.handler) form.unsupported();
   decode_binary(d, out, Type::B32);
   return true;
@@ -238,8 +223,9 @@ bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
                                   : binary_handler<int32_t, SubtractSaturated>;
       decode_binary(d, out, Type::S32);
     } else if (name == "add") {
-      decode_simple(d, form, out,
-                    [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, Add); });
+      decode_simple(d, form, out, [](Type t) {
+        return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, AddIntegers);
+      });
     } else {
       decode_simple(d, form, out,
                     [](Type t) { return FUSEDNORM_SELECT_UNSIGNED(binary_handler, t, Subtract); });
@@ -273,11 +259,13 @@ bool decode_integer_arithmetic(Decoder& d, Form& form, Instruction& out) {
     decode_simple(d, form, out,
                   [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Divide); });
   } else if (name == "min") {
-    decode_simple(d, form, out,
-                  [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Minimum); });
+    decode_simple(d, form, out, [](Type t) {
+      return FUSEDNORM_SELECT_INTEGER(binary_handler, t, SmallerInteger);
+    });
   } else if (name == "max") {
-    decode_simple(d, form, out,
-                  [](Type t) { return FUSEDNORM_SELECT_INTEGER(binary_handler, t, Maximum); });
+    decode_simple(d, form, out, [](Type t) {
+      return FUSEDNORM_SELECT_INTEGER(binary_handler, t, LargerInteger);
+    });
   } else if (name == "abs" || name == "neg") {
     const Type type = integer_type(form);
     if (!is_signed(type)) form.unsupported();

@@ -83,7 +83,7 @@ void pending_count(Warp& w, const Instruction& i, uint32_t active) {
   for_each_active(active, [&](int lane) { out[lane] = static_cast<uint32_t>(state[lane]); });
 }
 
-// Who has seen a phase over knows what those who arrived knew; who has not lets others run.
+// A lane that has seen a phase over knows what the lanes that arrived knew; until then others run.
 void wait(Warp& w, const Instruction& i, uint32_t active) {
   uint32_t over = 0;
   at_each(w, i, active, MbarrierUse::Test, [&](int lane, uint64_t place, Mbarrier& barrier) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "float_formats.h"
+#include "integer_operations.h"
 #include "lanes.h"
 #include "memory_access.h"
 
@@ -129,27 +130,6 @@ void reduce(Warp& w, const Instruction& i, uint32_t active) {
   });
   for_each_active(active, [&](int lane) { d[lane] = value[lane]; });
 }
-struct Sum {
-  static uint32_t apply(uint32_t a, uint32_t b) { return a + b; }
-};
-struct And {
-  static uint32_t apply(uint32_t a, uint32_t b) { return a & b; }
-};
-struct Or {
-  static uint32_t apply(uint32_t a, uint32_t b) { return a | b; }
-};
-struct Xor {
-  static uint32_t apply(uint32_t a, uint32_t b) { return a ^ b; }
-};
-template <class T>
-struct Low {
-  static T apply(T a, T b) { return b < a ? b : a; }
-};
-template <class T>
-struct High {
-  static T apply(T a, T b) { return b > a ? b : a; }
-};
-
 // NaNs lose against numbers, or win with kNan; all NaN is the canonical one. -0 is less than 0.
 template <bool kHigh, bool kMagnitude, bool kNan>
 void reduce_float(Warp& w, const Instruction& i, uint32_t active) {
@@ -201,97 +181,111 @@ void nothing(Warp& w, const Instruction&, uint32_t) {
   ++w.counters->warp_barriers;
 }
 
+void decode_shuffle(Decoder& d, Form& form, Instruction& out) {
+  if (!form.take("sync")) form.unsupported("without .sync");
+  constexpr Handler kModes[] = {shuffle<kUp>, shuffle<kDown>, shuffle<kButterfly>, shuffle<kIndex>};
+  const int mode = form.take_one({"up", "down", "bfly", "idx"});
+  if (mode < 0 || form.take_type() != Type::B32) form.unsupported();
+  out.handler = kModes[mode];
+  out.flow = Flow::Collective;
+  decode_binary(d, out, Type::B32);
+  if (d.operand(0).second_reg >= 0) out.dst2 = d.register_offset(d.operand(0).second_reg);
+  out.d = d.source(d.operand(3), Type::B32);
+  out.c = d.source(d.operand(4), Type::B32);
+}
+
+void decode_vote(Decoder& d, Form& form, Instruction& out) {
+  if (!form.take("sync")) form.unsupported("without .sync");
+  constexpr Handler kModes[] = {vote<kBallot>, vote<kAll>, vote<kAny>, vote<kUni>};
+  const int mode = form.take_one({"ballot", "all", "any", "uni"});
+  const bool ballot = mode == 0;
+  if (mode < 0 || form.take_type() != (ballot ? Type::B32 : Type::Pred)) form.unsupported();
+  out.handler = kModes[mode];
+  out.flow = Flow::Collective;
+  out.dst = ballot ? d.destination(d.operand(0), Type::B32) : d.predicate_destination(d.operand(0));
+  bool negated = false;
+  out.a = d.predicate_source(d.operand(1), negated);
+  out.flags = negated;
+  out.c = d.source(d.operand(2), Type::B32);
+}
+
+void decode_match(Decoder& d, Form& form, Instruction& out) {
+  if (!form.take("sync")) form.unsupported("without .sync");
+  const int mode = form.take_one({"any", "all"});
+  const bool all = mode == 1;
+  const Type type = form.take_type();
+  if (mode < 0 || (type != Type::B32 && type != Type::B64)) form.unsupported();
+  out.handler = byte_size(type) == 4 ? (all ? match<uint32_t, true> : match<uint32_t, false>)
+                                     : (all ? match<uint64_t, true> : match<uint64_t, false>);
+  out.flow = Flow::Collective;
+  out.dst = d.destination(d.operand(0), Type::B32);
+  if (d.operand(0).second_reg >= 0) out.dst2 = d.register_offset(d.operand(0).second_reg);
+  out.a = d.source(d.operand(1), type);
+  out.c = d.source(d.operand(2), Type::B32);
+}
+
+void decode_reduce(Decoder& d, Form& form, Instruction& out) {
+  if (!form.take("sync")) form.unsupported();
+  const int operation = form.take_one({"add", "min", "max", "and", "or", "xor"});
+  const Type type = form.take_type();
+  const bool smallest = operation == 1 || operation == 2;
+  if (type == Type::F32 && smallest) {  // sm_100a and later
+    const bool magnitude = form.take("abs"), nan = form.take("NaN");
+    out.handler = pick_float_reduce(operation == 2, magnitude, nan);
+  } else if (type == Type::S32 && operation >= 0 && operation < 3) {
+    constexpr Handler kSigned[] = {reduce<uint32_t, AddIntegers<uint32_t>>,
+                                   reduce<int32_t, SmallerInteger<int32_t>>,
+                                   reduce<int32_t, LargerInteger<int32_t>>};
+    out.handler = kSigned[operation];
+  } else if (type == Type::U32 && operation >= 0 && operation < 3) {
+    constexpr Handler kUnsigned[] = {reduce<uint32_t, AddIntegers<uint32_t>>,
+                                     reduce<uint32_t, SmallerInteger<uint32_t>>,
+                                     reduce<uint32_t, LargerInteger<uint32_t>>};
+    out.handler = kUnsigned[operation];
+  } else if (type == Type::B32 && operation >= 3) {
+    constexpr Handler kLogic[] = {reduce<uint32_t, And<uint32_t>>, reduce<uint32_t, Or<uint32_t>>,
+                                  reduce<uint32_t, Xor<uint32_t>>};
+    out.handler = kLogic[operation - 3];
+  } else {
+    form.unsupported();
+  }
+  out.flow = Flow::Collective;
+  decode_unary(d, out, type);
+  out.c = d.source(d.operand(2), Type::B32);
+}
+
+void decode_elect(Decoder& d, Form& form, Instruction& out) {
+  if (!form.take("sync")) form.unsupported();
+  out.handler = elect;
+  out.flow = Flow::Collective;
+  out.dst = d.destination(d.operand(0), Type::B32);
+  if (d.operand(0).second_reg >= 0) out.dst2 = d.register_offset(d.operand(0).second_reg);
+  out.c = d.source(d.operand(1), Type::B32);
+}
+
+void decode_active_mask(Decoder& d, Form& form, Instruction& out) {
+  if (form.take_type() != Type::B32) form.unsupported();
+  out.handler = active_mask;
+  out.dst = d.destination(d.operand(0), Type::B32);
+}
+
+void decode_warp_barrier(Decoder& d, Form& form, Instruction& out) {
+  if (!form.take("warp") || !form.take("sync")) form.unsupported();
+  out.handler = nothing;
+  out.flow = Flow::WarpBarrier;
+  out.c = d.source(d.operand(0), Type::B32);
+}
+
 }  // namespace
 
 void add_warp_opcodes(OpcodeTable& table) {
-  table["shfl"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (!form.take("sync")) form.unsupported("without .sync");
-    constexpr Handler kModes[] = {shuffle<kUp>, shuffle<kDown>, shuffle<kButterfly>,
-                                  shuffle<kIndex>};
-    const int mode = form.take_one({"up", "down", "bfly", "idx"});
-    if (mode < 0 || form.take_type() != Type::B32) form.unsupported();
-    out.handler = kModes[mode];
-    out.flow = Flow::Collective;
-    decode_binary(d, out, Type::B32);
-    if (d.operand(0).second_reg >= 0) out.dst2 = d.register_offset(d.operand(0).second_reg);
-    out.d = d.source(d.operand(3), Type::B32);
-    out.c = d.source(d.operand(4), Type::B32);
-  };
-  table["vote"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (!form.take("sync")) form.unsupported("without .sync");
-    constexpr Handler kModes[] = {vote<kBallot>, vote<kAll>, vote<kAny>, vote<kUni>};
-    const int mode = form.take_one({"ballot", "all", "any", "uni"});
-    const bool ballot = mode == 0;
-    if (mode < 0 || form.take_type() != (ballot ? Type::B32 : Type::Pred)) form.unsupported();
-    out.handler = kModes[mode];
-    out.flow = Flow::Collective;
-    out.dst =
-        ballot ? d.destination(d.operand(0), Type::B32) : d.predicate_destination(d.operand(0));
-    bool negated = false;
-    out.a = d.predicate_source(d.operand(1), negated);
-    out.flags = negated;
-    out.c = d.source(d.operand(2), Type::B32);
-  };
-  table["match"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (!form.take("sync")) form.unsupported("without .sync");
-    const int mode = form.take_one({"any", "all"});
-    const bool all = mode == 1;
-    const Type type = form.take_type();
-    if (mode < 0 || (type != Type::B32 && type != Type::B64)) form.unsupported();
-    out.handler = byte_size(type) == 4 ? (all ? match<uint32_t, true> : match<uint32_t, false>)
-                                       : (all ? match<uint64_t, true> : match<uint64_t, false>);
-    out.flow = Flow::Collective;
-    out.dst = d.destination(d.operand(0), Type::B32);
-    if (d.operand(0).second_reg >= 0) out.dst2 = d.register_offset(d.operand(0).second_reg);
-    out.a = d.source(d.operand(1), type);
-    out.c = d.source(d.operand(2), Type::B32);
-  };
-  table["redux"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (!form.take("sync")) form.unsupported();
-    const int operation = form.take_one({"add", "min", "max", "and", "or", "xor"});
-    const Type type = form.take_type();
-    const bool smallest = operation == 1 || operation == 2;
-    if (type == Type::F32 && smallest) {  // sm_100a and later
-      const bool magnitude = form.take("abs"), nan = form.take("NaN");
-      out.handler = pick_float_reduce(operation == 2, magnitude, nan);
-    } else if (type == Type::S32 && operation >= 0 && operation < 3) {
-      constexpr Handler kSigned[] = {reduce<uint32_t, Sum>, reduce<int32_t, Low<int32_t>>,
-                                     reduce<int32_t, High<int32_t>>};
-      out.handler = kSigned[operation];
-    } else if (type == Type::U32 && operation >= 0 && operation < 3) {
-      constexpr Handler kUnsigned[] = {reduce<uint32_t, Sum>, reduce<uint32_t, Low<uint32_t>>,
-                                       reduce<uint32_t, High<uint32_t>>};
-      out.handler = kUnsigned[operation];
-    } else if (type == Type::B32 && operation >= 3) {
-      constexpr Handler kLogic[] = {reduce<uint32_t, And>, reduce<uint32_t, Or>,
-                                    reduce<uint32_t, Xor>};
-      out.handler = kLogic[operation - 3];
-    } else {
-      form.unsupported();
-    }
-    out.flow = Flow::Collective;
-    decode_unary(d, out, type);
-    out.c = d.source(d.operand(2), Type::B32);
-  };
-  table["elect"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (!form.take("sync")) form.unsupported();
-    out.handler = elect;
-    out.flow = Flow::Collective;
-    out.dst = d.destination(d.operand(0), Type::B32);
-    if (d.operand(0).second_reg >= 0) out.dst2 = d.register_offset(d.operand(0).second_reg);
-    out.c = d.source(d.operand(1), Type::B32);
-  };
-  table["activemask"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (form.take_type() != Type::B32) form.unsupported();
-    out.handler = active_mask;
-    out.dst = d.destination(d.operand(0), Type::B32);
-  };
-  table["bar.warp"] = [](Decoder& d, Form& form, Instruction& out) {
-    if (!form.take("warp") || !form.take("sync")) form.unsupported();
-    out.handler = nothing;
-    out.flow = Flow::WarpBarrier;
-    out.c = d.source(d.operand(0), Type::B32);
-  };
+  table["shfl"] = decode_shuffle;
+  table["vote"] = decode_vote;
+  table["match"] = decode_match;
+  table["redux"] = decode_reduce;
+  table["elect"] = decode_elect;
+  table["activemask"] = decode_active_mask;
+  table["bar.warp"] = decode_warp_barrier;
 }
 
 }  // namespace fusednorm::emulator

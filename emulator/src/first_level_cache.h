@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block's share of the first-level cache, for counting: what loads ask for again soon does not
+// A block's share of the first-level cache, for counting: what is loaded again soon does not
 // reach the L2.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The modifiers of one statement's opcode, as its decoder asks for them.
+// The modifiers of one statement's opcode, as its decoder takes them.
 #include "form.h"
 
 namespace fusednorm::emulator {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostReaders = 8;
 
-// Who made a LineAccess: strong (1 bit), cluster + 1, warp of the cluster (kWarpBits).
+// The warp that made a LineAccess: strong (1 bit), cluster + 1, warp of the cluster (kWarpBits).
 constexpr uint64_t kStrongBit = 1ull << 63;
 
 uint64_t cluster_of(uint64_t who) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a launch: spreads its clusters over host threads, lets those that wait for others take
-// turns, collects faults.
+// Runs a launch: spreads its clusters over host threads, gives time slices to those that wait
+// for others, collects faults.
 #include "launch.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Worker {
         if (resident_.empty()) break;
         if (want_more_) continue;
       }
-      take_turns();
+      run_slices();
     }
   }
   Counters counters;
@@ -54,9 +54,9 @@ class Worker {
     uint64_t number = 0;
     int chosen = FUSEDNORM_EMULATOR_RUN;
     do {
-      const uint64_t turn = launch_.next_cluster.fetch_add(1);
-      if (turn >= clusters) return false;
-      number = launch_.order(turn, clusters);
+      const uint64_t place = launch_.next_cluster.fetch_add(1);
+      if (place >= clusters) return false;
+      number = launch_.order(place, clusters);
       if (launch_.choice) chosen = launch_.choice(number);
     } while (chosen == FUSEDNORM_EMULATOR_SKIP);
     std::unique_ptr<Cluster> cluster;
@@ -71,9 +71,9 @@ class Worker {
     return true;
   }
 
-  void take_turns() {
+  void run_slices() {
     bool all_stalled = true;
-    // Alone, a cluster runs as long as it can; with company each gets short turns.
+    // Alone, a cluster runs as long as it can; beside others each gets short time slices.
     const uint64_t rounds = resident_.size() == 1 && !launch_.cooperative ? 1000 : 1;
     for (auto it = resident_.begin(); it != resident_.end();) {
       Cluster& cluster = **it;
@@ -158,11 +158,11 @@ class Worker {
 
 }  // namespace
 
-uint64_t Launch::order(uint64_t turn, uint64_t count) const {
-  if (!seed || count < 2) return turn;
+uint64_t Launch::order(uint64_t place, uint64_t count) const {
+  if (!seed || count < 2) return place;
   uint64_t step = (seed * 0x9e3779b97f4a7c15ull >> 20) % count | 1;
   while (std::gcd(step, count) != 1) step += 2;
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(turn) * step + seed) % count);
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(place) * step + seed) % count);
 }
 
 uint64_t Launch::block_number(uint64_t number, uint32_t rank) const {
@@ -187,8 +187,8 @@ uint32_t Launch::busy_workers() {
 
 void run_launch(Launch& launch) {
   const uint64_t clusters = launch.blocks() / launch.cluster_blocks();
-  // Blocks of a cooperative launch wait for each other; on one thread the turns, and so the
-  // counters, are always the same.
+  // Blocks of a cooperative launch wait for each other; on one thread their time slices, and
+  // so the counters, are always the same.
   const uint32_t threads =
       launch.cooperative || launch.trace
           ? 1

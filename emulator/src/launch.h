@@ -86,8 +86,8 @@ struct Launch {
   uint32_t running_workers = 0;
   std::vector<const void*> idle_workers;
 
-  // Which cluster is started at a turn: in order, or shuffled by the seed.
-  uint64_t order(uint64_t turn, uint64_t count) const;
+  // Which cluster is the place-th to start: in order, or shuffled by the seed.
+  uint64_t order(uint64_t place, uint64_t count) const;
   void idle(const void* worker, bool is_idle);
   uint32_t busy_workers();
   // The linear number of the block of this rank.

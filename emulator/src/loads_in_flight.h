@@ -52,7 +52,7 @@ class LoadsInFlight {
 
   // A request of so many bytes; the ticket is never 0.
   uint64_t issue(uint64_t bytes);
-  // The same, awaited by whoever uses the registers that the load writes.
+  // The same, awaited by the first use of the registers that the load writes.
   void issue_load(const Instruction& instruction, uint64_t bytes);
   // When a request arrives; 0 if it has been completed.
   uint64_t arrival(uint64_t ticket) const;

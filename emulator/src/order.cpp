@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who knows of which accesses.
+// Which warp has synchronised with which accesses.
 #include "order.h"
 
 #include <algorithm>
@@ -21,22 +21,24 @@ void join_clock(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) 
   for (size_t k = 0; k < from.size(); ++k) into[k] = std::max(into[k], from[k]);
 }
 
-void add_observation(std::vector<Observation>& list, const Observation& one) {
-  for (Observation& known : list)
-    if (known.flag == one.flag) {
-      known.count = std::max(known.count, one.count);
+// Adds what is known of `one`'s key, or raises what is known already.
+template <class Entry, class Key, class Value>
+void add_or_raise(std::vector<Entry>& list, const Entry& one, Key Entry::*key,
+                  Value Entry::*value) {
+  for (Entry& known : list)
+    if (known.*key == one.*key) {
+      known.*value = std::max(known.*value, one.*value);
       return;
     }
   list.push_back(one);
 }
 
+void add_observation(std::vector<Observation>& list, const Observation& one) {
+  add_or_raise(list, one, &Observation::flag, &Observation::count);
+}
+
 void add_lane(std::vector<LaneTick>& list, const LaneTick& one) {
-  for (LaneTick& known : list)
-    if (known.thread == one.thread) {
-      known.tick = std::max(known.tick, one.tick);
-      return;
-    }
-  list.push_back(one);
+  add_or_raise(list, one, &LaneTick::thread, &LaneTick::tick);
 }
 
 bool reaches(const Knowledge& known, uint32_t warp, int lane, uint32_t tick) {
@@ -270,7 +272,8 @@ void fence(Warp& w, uint32_t lanes, Scope scope) {
 void fence_proxy(Warp& w, uint32_t lanes) {
   if (!follows_order(w)) return;
   const Knowledge now = knowledge_of(w, lanes);
-  // The lanes' own accesses count in full: who fences for others has synchronised with them.
+  // The lanes' own accesses count in full: a lane that fences for others has synchronised with
+  // them.
   Knowledge shown;
   shown.proxy = now.clock;
   shown.proxy[cluster_warp(w)] = w.order.tick;

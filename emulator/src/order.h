@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who knows of which accesses: vector clocks, fences and flags, as far as the PTX memory model
-// orders the accesses of our kinds of kernels. race_checker.h (shared memory) and global_races.h
-// ask it.
+// Which warp has synchronised with which accesses: vector clocks, fences and flags, as far as the
+// PTX memory model orders the accesses of our kinds of kernels. race_checker.h (shared memory) and
+// global_races.h ask it.
 //
 // Every warp counts ticks; a barrier, a warp-level sync or a fence ends a tick. An access is
 // stamped (warp, tick). A warp knows of it once its clock for that warp has reached the tick:
-//   by a barrier of the block, a releasing barrier of the cluster, or an mbarrier: those who arrive
-//     leave what they know, those who have waited take it;
+//   by a barrier of the block, a releasing barrier of the cluster, or an mbarrier: a warp leaves
+//     what it knows where it arrives, and takes what others left once it has waited;
 //   by a flag: a fence closes what a warp knows; a strong store or atomic after it publishes that
-//   at
-//     its address; a strong load or atomic that comes later at that address observes it, and a
+//     at its address; a strong load or atomic that comes later at that address observes it, and a
 //     fence after that acquires it (.release and .acquire are access and fence in one). Fence and
 //     flag must be wide enough: .cta reaches the block, .cluster the cluster, .gpu and .sys
-//     everyone.
+//     every block.
 // A lane that arrives or fences alone speaks for itself and for lanes it has synchronised with, not
 // for the rest of its warp; in global memory lanes are not told apart.
 #pragma once
@@ -122,8 +121,8 @@ void take_at_barrier(Warp& w, const Knowledge& from);
 void fence(Warp& w, uint32_t lanes, Scope scope);
 void fence_proxy(Warp& w, uint32_t lanes);
 
-// Around a strong access to a flag: publish before it is done, observe after, so that whoever sees
-// its value also learns what it published. `flags` are AccessFlags.
+// Around a strong access to a flag: publish before it is done, observe after, so that a warp that
+// sees its value also learns what it published. `flags` are AccessFlags.
 void publish_global(Warp& w, uint32_t lanes, const uint64_t address[32], uint8_t flags);
 void observe_global(Warp& w, uint32_t lanes, const uint64_t address[32], uint8_t flags);
 void publish_shared(Warp& w, int lane, uint64_t address, uint8_t flags);

@@ -144,7 +144,7 @@ struct Program {
   uint32_t parameter_bytes = 0;
 };
 
-// Where the decoder asks for the addresses of module variables (0: not found).
+// Gives the decoder the addresses of module variables (0: not found).
 using SymbolResolver = std::function<uint64_t(const std::string&)>;
 
 // Shared memory begins at `shared_base`, and variables are aligned relative to that, as ptxas does.

@@ -37,7 +37,7 @@ struct SharedReader {
 void check_shared(Warp& w, Block& owner, uint32_t offset, uint32_t bytes, int lane, AccessKind kind,
                   uint8_t flags);
 // What a copy engine (cp.async.bulk, st.async) will read or write once it gets to it: `lane` issues
-// it now, and only who learns of `tick` of the engine knows that it is done.
+// it now, and only a warp that learns of `tick` of the engine knows that it is done.
 // `proxy`: it goes through the async proxy, which sees generic writes only after a proxy fence.
 void check_shared_copy(Warp& w, Block& owner, uint32_t offset, uint32_t bytes, int lane,
                        AccessKind kind, uint32_t engine, uint32_t tick, bool proxy);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "program.h"
 #include "warp.h"
@@ -51,70 +52,48 @@ inline void store_contiguous(Warp& w, const Instruction& i, uint8_t* to) {
   }
 }
 
-template <class T>
-inline bool load_contiguous_by_count(Warp& w, const Instruction& i, const uint8_t* from) {
-  switch (i.count) {
-    case 1:
-      load_contiguous<T, 1>(w, i, from);
-      return true;
+// body(element, count) with a value of the elements' type and their number as a constant, where
+// registers are as wide as elements and both are of a size that is moved at once.
+template <class Body>
+inline bool with_elements(const Instruction& i, const Body& body) {
+  if (i.width != i.register_width) return false;
+  const auto with_count = [&](auto element) {
+    switch (i.count) {
+      case 1:
+        return body(element, std::integral_constant<int, 1>());
+      case 2:
+        return body(element, std::integral_constant<int, 2>());
+      case 4:
+        return body(element, std::integral_constant<int, 4>());
+      case 8:
+        return body(element, std::integral_constant<int, 8>());
+      default:
+        return false;
+    }
+  };
+  switch (i.width) {
     case 2:
-      load_contiguous<T, 2>(w, i, from);
-      return true;
+      return with_count(uint16_t());
     case 4:
-      load_contiguous<T, 4>(w, i, from);
-      return true;
+      return with_count(uint32_t());
     case 8:
-      load_contiguous<T, 8>(w, i, from);
-      return true;
-    default:
-      return false;
-  }
-}
-template <class T>
-inline bool store_contiguous_by_count(Warp& w, const Instruction& i, uint8_t* to) {
-  switch (i.count) {
-    case 1:
-      store_contiguous<T, 1>(w, i, to);
-      return true;
-    case 2:
-      store_contiguous<T, 2>(w, i, to);
-      return true;
-    case 4:
-      store_contiguous<T, 4>(w, i, to);
-      return true;
-    case 8:
-      store_contiguous<T, 8>(w, i, to);
-      return true;
+      return with_count(uint64_t());
     default:
       return false;
   }
 }
 
 inline bool load_fast(Warp& w, const Instruction& i, const uint8_t* from) {
-  if (i.width != i.register_width) return false;
-  switch (i.width) {
-    case 2:
-      return load_contiguous_by_count<uint16_t>(w, i, from);
-    case 4:
-      return load_contiguous_by_count<uint32_t>(w, i, from);
-    case 8:
-      return load_contiguous_by_count<uint64_t>(w, i, from);
-    default:
-      return false;
-  }
+  return with_elements(i, [&](auto element, auto count) {
+    load_contiguous<decltype(element), decltype(count)::value>(w, i, from);
+    return true;
+  });
 }
 inline bool store_fast(Warp& w, const Instruction& i, uint8_t* to) {
-  if (i.width != i.register_width) return false;
-  switch (i.width) {
-    case 2:
-      return store_contiguous_by_count<uint16_t>(w, i, to);
-    case 4:
-      return store_contiguous_by_count<uint32_t>(w, i, to);
-    case 8:
-      return store_contiguous_by_count<uint64_t>(w, i, to);
-    default:
-      return false;
-  }
+  return with_elements(i, [&](auto element, auto count) {
+    store_contiguous<decltype(element), decltype(count)::value>(w, i, to);
+    return true;
+  });
 }
 
 inline void load_lane(Warp& w, const Instruction& i, int lane, const uint8_t* from) {

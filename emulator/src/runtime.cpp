@@ -184,7 +184,12 @@ Runtime::Runtime() {
 
 void Runtime::set_devices(std::vector<FusednormEmulatorDevice> configs) {
   devices.clear();
-  for (const auto& module : modules) module->loaded.clear();
+  for (const auto& module : modules) {
+    for (auto& [device, loaded] : module->loaded)
+      if (loaded && loaded->error == cudaSuccess && loaded->variables.empty())
+        module->spare.push_back(std::move(loaded));
+    module->loaded.clear();
+  }
   for (const auto& kernel : kernels) kernel->attributes.clear();
   for (const FusednormEmulatorDevice& config : configs) {
     devices.push_back(std::make_unique<Device>());
@@ -201,13 +206,38 @@ void Runtime::report(const std::string& text) {
   }
 }
 
+namespace {
+
+// A module that a device of the same kind had, or null.
+std::unique_ptr<LoadedModule> take_spare(RegisteredModule& registered, const FatbinEntry* entry,
+                                         uint32_t shared_base) {
+  const auto found = std::find_if(
+      registered.spare.begin(), registered.spare.end(),
+      [&](const auto& one) { return one->entry == entry && one->shared_base == shared_base; });
+  if (found == registered.spare.end()) return nullptr;
+  std::unique_ptr<LoadedModule> module = std::move(*found);
+  registered.spare.erase(found);
+  // The device may be of another capability with the same PTX: ptxas is asked anew.
+  for (auto& [name, program] : module->programs) program.registers = -1;
+  return module;
+}
+
+}  // namespace
+
 LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
   std::unique_ptr<LoadedModule>& slot = registered.loaded[device_index];
   if (slot) return *slot;
+  std::string why;
+  const uint32_t shared_base = device(device_index).shared_base();
+  const FatbinEntry* entry =
+      choose_ptx(registered.fatbin, device(device_index).capability(), newest_ptx, why);
+  slot = take_spare(registered, entry, shared_base);
+  if (slot) return *slot;
   slot = std::make_unique<LoadedModule>();
   LoadedModule& loaded = *slot;
-  const FatbinEntry* entry =
-      choose_ptx(registered.fatbin, device(device_index).capability(), newest_ptx, loaded.why);
+  loaded.why = why;
+  loaded.entry = entry;
+  loaded.shared_base = shared_base;
   if (!entry) {
     loaded.error = cudaErrorNoKernelImageForDevice;
     report("fusednorm emulator: " + loaded.why);
@@ -243,8 +273,8 @@ LoadedModule& Runtime::load(RegisteredModule& registered, int device_index) {
       }
     for (const auto& [name, function] : loaded.module.functions)
       if (function.is_entry && !function.is_declaration)
-        loaded.programs.emplace(name, decode_program(loaded.module, function, resolve,
-                                                     device(device_index).shared_base()));
+        loaded.programs.emplace(name,
+                                decode_program(loaded.module, function, resolve, shared_base));
   } catch (const UnsupportedForm& error) {
     loaded.error = cudaErrorInvalidPtx;
     loaded.why = std::string(error.what()) +

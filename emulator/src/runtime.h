@@ -40,12 +40,17 @@ struct LoadedModule {
   std::map<std::string, Program> programs;
   cudaError_t error = cudaSuccess;
   std::string why;
+  const FatbinEntry* entry = nullptr;  // what it was made of
+  uint32_t shared_base = 0;            // and for
 };
 
 struct RegisteredModule {
   const void* wrapper = nullptr;
   Fatbin fatbin;
   std::map<int, std::unique_ptr<LoadedModule>> loaded;  // by device
+  // Of devices that are gone, without variables: a device of the same kind takes them as they are,
+  // for parsing a large module takes seconds.
+  std::vector<std::unique_ptr<LoadedModule>> spare;
 };
 
 // What cudaFuncSetAttribute has set of a function on one device, by whichever host thread.

@@ -60,7 +60,7 @@ bool joined(const Runtime& runtime, const Stream& origin) {
   return true;
 }
 
-// Everyone who took part leaves.
+// Every stream that took part leaves the capture.
 void finish(Runtime& runtime, const std::shared_ptr<Capture>& capture) {
   for (Stream* stream : runtime.streams)
     if (stream->capture == capture) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture and graphs by the rules of the CUDA runtime: who takes part, what breaks a
-// capture, in what order a graph may run. Copies and fills stand for kernels.
+// Stream capture and graphs by the rules of the CUDA runtime: which streams take part, what breaks
+// a capture, in what order a graph may run. Copies and fills stand for kernels.
 #include <cuda.h>
 
 #include <set>

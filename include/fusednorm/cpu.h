@@ -88,7 +88,7 @@ std::vector<InstructionSet> instruction_sets();
 
 /// How the work is cut; see docs/cpu.md. Results do not depend on it.
 enum class Schedule : std::uint8_t {
-  calling_thread,  ///< too small to wake anyone
+  calling_thread,  ///< too small to wake another thread
   rows,            ///< each task takes whole rows
   segments,        ///< threads share each row, segment by segment
 };

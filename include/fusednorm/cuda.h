@@ -39,11 +39,13 @@ struct Device {
   /// Whether kernels with clusters exist in the code that the device runs: from 9.0 on, unless the
   /// driver compiled PTX of an older architecture for it.
   bool clusters = true;
-  /// Clusters of 2, 4 and 8 blocks of 256 threads that the device runs at once, two blocks a
-  /// multiprocessor: fewer than multiprocessors suggest, where GPCs are not full. 0: not known.
-  std::array<int, 3> resident_clusters = {0, 0, 0};
-  /// Multiprocessors that grids leave to others, such as NCCL's kernels. Bits of dgamma and dbeta
-  /// depend on it, as they do on the device.
+  /// Clusters of 2, 4, 8 and 16 blocks of 256 threads that the device runs at once, one block a
+  /// multiprocessor: fewer than multiprocessors suggest, where GPCs are not full. 0: it holds none
+  /// of that size. All 0: not known; plans then take clusters of up to 8 blocks.
+  std::array<int, 4> resident_clusters = {0, 0, 0, 0};
+  /// Multiprocessors that grids leave to others, such as NCCL's kernels; with any, there are no
+  /// clusters of 16. Bits of dgamma and dbeta depend on it, as they do on the device, and those of
+  /// y and dx of rows that need such clusters.
   int reserved_multiprocessors = 0;
 };
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward operators as aten: for those who leave, by ONNX or another backend.
+"""The forward operators as aten, for export to ONNX or another backend.
 
 ``ExportedProgram.run_decompositions()`` and ``torch.onnx.export`` take apart what stands in
 ``torch.export``'s default table. ``torch.compile`` gets that table without them: there they stay

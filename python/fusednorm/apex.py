@@ -168,7 +168,49 @@ def manual_rms_norm(
     )
 
 
-class FusedLayerNorm(Module):
+class _ApexNorm(Module):
+    """What apex's two modules share: the attributes beside the parameters, and ``repr``."""
+
+    def __init__(
+        self,
+        normalized_shape: Shape,
+        eps: float,
+        elementwise_affine: bool,
+        memory_efficient: bool,
+        parameters: Sequence[str],
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = torch.Size(_shape(normalized_shape))
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.memory_efficient = memory_efficient
+        for name in parameters:
+            made = Parameter(torch.empty(*self.normalized_shape)) if elementwise_affine else None
+            self.register_parameter(name, made)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to one and the bias, where there is one, to zero."""
+        for name, value in (("weight", 1.0), ("bias", 0.0)):
+            parameter = getattr(self, name, None)
+            if parameter is not None:
+                torch.nn.init.constant_(parameter, value)
+
+    def extra_repr(self) -> str:
+        """Describe the module as apex does."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+def _check_affine(module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what apex's mixed modules refuse; return the arguments that are left."""
+    if not arguments.pop("elementwise_affine", True):
+        raise RuntimeError(f"{module} does not support `elementwise_affine = False`")
+    return arguments
+
+
+class FusedLayerNorm(_ApexNorm):
     """apex's module: as ``torch.nn.LayerNorm``, parameters in the input's dtype or float32.
 
     >>> FusedLayerNorm(8, memory_efficient=True)
@@ -182,37 +224,16 @@ class FusedLayerNorm(Module):
         elementwise_affine: bool = True,
         memory_efficient: bool = False,
     ) -> None:
-        super().__init__()
-        self.normalized_shape = torch.Size(_shape(normalized_shape))
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        self.memory_efficient = memory_efficient
         self.weight: Parameter | None
         self.bias: Parameter | None
-        if elementwise_affine:
-            self.weight = Parameter(torch.empty(*self.normalized_shape))
-            self.bias = Parameter(torch.empty(*self.normalized_shape))
-        else:
-            self.register_parameter("weight", None)
-            self.register_parameter("bias", None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set weight to one and bias to zero."""
-        if self.weight is not None and self.bias is not None:
-            torch.nn.init.ones_(self.weight)
-            torch.nn.init.zeros_(self.bias)
+        super().__init__(
+            normalized_shape, eps, elementwise_affine, memory_efficient, ("weight", "bias")
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise ``input`` over its last dimensions."""
         return _normalize(
             input, self.weight, self.bias, self.normalized_shape, self.eps, self.memory_efficient
-        )
-
-    def extra_repr(self) -> str:
-        """Describe the module as apex does."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
 
 
@@ -232,9 +253,8 @@ class MixedFusedLayerNorm(FusedLayerNorm):
         memory_efficient: bool = False,
         **kwargs: Any,
     ) -> None:
-        if not kwargs.pop("elementwise_affine", True):
-            raise RuntimeError("MixedFusedLayerNorm does not support `elementwise_affine = False`")
-        super().__init__(normalized_shape, eps, True, memory_efficient, **kwargs)
+        rest = _check_affine("MixedFusedLayerNorm", kwargs)
+        super().__init__(normalized_shape, eps, True, memory_efficient, **rest)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise ``input``; the result has the dtype of the parameters."""
@@ -250,7 +270,7 @@ class MixedFusedLayerNorm(FusedLayerNorm):
         )
 
 
-class FusedRMSNorm(Module):
+class FusedRMSNorm(_ApexNorm):
     """apex's module: RMSNorm with a weight in the input's dtype or float32.
 
     >>> FusedRMSNorm(8, memory_efficient=True)
@@ -264,31 +284,13 @@ class FusedRMSNorm(Module):
         elementwise_affine: bool = True,
         memory_efficient: bool = False,
     ) -> None:
-        super().__init__()
-        self.normalized_shape = torch.Size(_shape(normalized_shape))
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        self.memory_efficient = memory_efficient
         self.weight: Parameter | None
-        parameter = Parameter(torch.empty(*self.normalized_shape)) if elementwise_affine else None
-        self.register_parameter("weight", parameter)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the weight to one."""
-        if self.weight is not None:
-            torch.nn.init.ones_(self.weight)
+        super().__init__(normalized_shape, eps, elementwise_affine, memory_efficient, ("weight",))
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise ``input`` over its last dimensions."""
         return _rms_normalize(
             input, self.weight, self.normalized_shape, self.eps, self.memory_efficient
-        )
-
-    def extra_repr(self) -> str:
-        """Describe the module as apex does."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
 
 
@@ -308,9 +310,8 @@ class MixedFusedRMSNorm(FusedRMSNorm):
         memory_efficient: bool = False,
         **kwargs: Any,
     ) -> None:
-        if not kwargs.pop("elementwise_affine", True):
-            raise RuntimeError("MixedFusedRMSNorm does not support `elementwise_affine = False`")
-        super().__init__(normalized_shape, eps, True, memory_efficient, **kwargs)
+        rest = _check_affine("MixedFusedRMSNorm", kwargs)
+        super().__init__(normalized_shape, eps, True, memory_efficient, **rest)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise ``input``; the result has the dtype of the weight."""

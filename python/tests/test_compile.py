@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import fusednorm
+from module_checks import gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -19,14 +20,6 @@ class Block(torch.nn.Module):
 
     def forward(self, x):
         return self.norm(self.project(x)).relu()
-
-
-def gradients(function, module, x):
-    module.zero_grad()
-    x = x.clone().requires_grad_()
-    y = function(x)
-    y.square().sum().backward()
-    return [y.detach(), x.grad, *(p.grad.clone() for p in module.parameters())]
 
 
 @pytest.mark.parametrize("memory_efficient", [False, True])

@@ -2,8 +2,6 @@
 """convert() and revert(): which classes are recognised, what survives, what is left alone."""
 
 import copy
-import io
-import pickle
 import warnings
 
 import pytest
@@ -14,6 +12,7 @@ import fusednorm
 import torch_features
 from fusednorm.conversion import swap
 from fusednorm.conversion.probe import close, probe
+from module_checks import copies
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -296,15 +295,8 @@ def test_autocast_is_as_the_class_has_it():
 
 def test_run_time_classes_survive_pickle_deepcopy_and_save():
     model = fusednorm.convert(torch.nn.Sequential(Norm(), torch.nn.LayerNorm(48), Norm()))
-    buffer = io.BytesIO()
-    torch.save(model, buffer)
-    buffer.seek(0)
     x = torch.randn(3, 48)
-    for other in (
-        copy.deepcopy(model),
-        pickle.loads(pickle.dumps(model)),
-        torch.load(buffer, weights_only=False),
-    ):
+    for other in copies(model):
         assert type(other[0]) is type(other[2]) is type(model[0])
         assert torch.equal(other(x), model(x))
         assert repr(other) == repr(model)

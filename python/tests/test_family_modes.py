@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RMSNorm and the norms of a sum under compile, export, TorchScript, vmap, autocast and DTensor."""
 
-import copy
 import inspect
-import io
-import pickle
 
 import pytest
 import torch
@@ -14,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import fusednorm
 from cuda_device import needs_kernel_of_pytorch
+from module_checks import copies, gradients
 
 OPS = torch.ops.fusednorm
 MAKE = {
@@ -35,14 +33,6 @@ class Block(torch.nn.Module):
     def forward(self, x):
         y, stream = self.second(self.project(self.first(x)), x)
         return y.relu() + stream
-
-
-def gradients(function, module, x):
-    module.zero_grad()
-    x = x.clone().requires_grad_()
-    y = function(x)
-    y.square().sum().backward()
-    return [y.detach(), x.grad, *(p.grad.clone() for p in module.parameters())]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -187,15 +177,8 @@ def test_deepcopy_pickle_and_save():
         "rounding='via_param', memory_efficient=True)"
     )
     torch.nn.init.normal_(norm.weight)
-    buffer = io.BytesIO()
-    torch.save(norm, buffer)
-    buffer.seek(0)
     x = torch.randn(2, 8)
-    for other in (
-        copy.deepcopy(norm),
-        pickle.loads(pickle.dumps(norm)),
-        torch.load(buffer, weights_only=False),
-    ):
+    for other in copies(norm):
         assert torch.equal(other(x), norm(x))
         assert repr(other) == text
     with pytest.raises(ValueError, match="rounding must be 'once', 'via_x' or 'via_param'"):

@@ -123,6 +123,18 @@ def test_an_nvcc_that_is_too_old(tmp_path):
     assert "is of CUDA 12.1.131, but the kernels need 12.4 or newer" in said
 
 
+def test_an_nvcc_that_does_not_run(tmp_path):
+    """As a link into a toolkit that was removed does."""
+    settings = {
+        "environment": {"CUDACXX": str(program(tmp_path / "nvcc", "exit 127"))},
+        "FUSEDNORM_TORCH_DIRECTORY": fake_torch(tmp_path / "torch"),
+    }
+    done, said = configure(tmp_path / "build", FUSEDNORM_CUDA="ON", **settings)
+    assert not done
+    assert f"FUSEDNORM_CUDA=ON, but {tmp_path / 'nvcc'} --version names no release of CUDA" in said
+    assert said.count("CMake Error") == 1
+
+
 @pytest.mark.parametrize("system", ["Darwin", "Windows"])
 def test_a_system_that_is_not_linux(system, tmp_path):
     done, said = configure(tmp_path / "build", CMAKE_SYSTEM_NAME=system)

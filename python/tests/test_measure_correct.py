@@ -2,12 +2,11 @@
 """Who is right: honest results pass in every dtype, each kind of mistake is named."""
 
 import dataclasses
-import sys
-from types import ModuleType
 
 import pytest
 import torch
 
+import stand_ins
 from fusednorm.measure import traffic
 from fusednorm.measure.contestants import CONTESTANTS, Contestant, Way
 from fusednorm.measure.correct import compare
@@ -167,13 +166,7 @@ PEERS = {
 
 @pytest.mark.parametrize("name", PEERS)
 def test_peers_are_called_by_their_signatures(name, monkeypatch):
-    for module, names in PEERS[name].items():
-        made = ModuleType(module)
-        vars(made).update(names)
-        parts = module.split(".")
-        for i in range(1, len(parts)):
-            monkeypatch.setitem(sys.modules, ".".join(parts[:i]), ModuleType(parts[i - 1]))
-        monkeypatch.setitem(sys.modules, module, made)
+    stand_ins.install(monkeypatch, PEERS[name])
     peer = CONTESTANTS[name]
     assert peer.absence(Case(300, 96)) == "has no cpu kernel"
     race = Race(Case(300, 96), [dataclasses.replace(peer, cuda_only=False)])

@@ -5,13 +5,13 @@ import csv
 import dataclasses
 import doctest
 import json
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.nn.functional import layer_norm, rms_norm
 
+import stand_ins
 from fusednorm.measure import operations, problem
 from fusednorm.measure.command import main
 from fusednorm.measure.contestants import CONTESTANTS, EPS, Contestant, Way, chosen
@@ -274,13 +274,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("name", "op"), CALLS)
 def test_peers_are_called_by_their_signatures(name, op, monkeypatch):
-    for module, names in PEERS[name].items():
-        made = ModuleType(module)
-        vars(made).update(names)
-        parts = module.split(".")
-        for i in range(1, len(parts)):
-            monkeypatch.setitem(sys.modules, ".".join(parts[:i]), ModuleType(parts[i - 1]))
-        monkeypatch.setitem(sys.modules, module, made)
+    stand_ins.install(monkeypatch, PEERS[name])
     peer = CONTESTANTS[name]
     assert peer.absence(Case(300, 96, op=op)) == "has no cpu kernel"
     race = Race(Case(300, 96, op=op), [dataclasses.replace(peer, cuda_only=False)])

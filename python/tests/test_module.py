@@ -3,7 +3,6 @@
 
 import copy
 import inspect
-import io
 import pickle
 import sys
 import types
@@ -14,6 +13,7 @@ from torch.nn.utils import parametrize
 
 import fusednorm
 import fusednorm.apex
+from module_checks import copies
 
 CONSTRUCTIONS = [
     ((8,), {}),
@@ -57,15 +57,8 @@ def test_signature_extends_that_of_native():
 def test_deepcopy_pickle_and_save(memory_efficient):
     norm = fusednorm.LayerNorm(8, eps=1e-4, memory_efficient=memory_efficient)
     torch.nn.init.normal_(norm.weight)
-    buffer = io.BytesIO()
-    torch.save(norm, buffer)
-    buffer.seek(0)
     x = torch.randn(2, 8)
-    for other in (
-        copy.deepcopy(norm),
-        pickle.loads(pickle.dumps(norm)),
-        torch.load(buffer, weights_only=False),
-    ):
+    for other in copies(norm):
         assert type(other) is fusednorm.LayerNorm
         assert other.memory_efficient is memory_efficient
         assert torch.equal(other(x), norm(x))

@@ -249,6 +249,26 @@ TEST(CudaGuarantees, BatchInvariantAcrossKernelsAndRunToRun) {
   }
 }
 
+/// The squares of what rounding leaves of a large constant overflow; the row's own do, too, but are
+/// never taken.
+TEST(CudaNumbers, LargeConstantRowsLeaveNothingButBeta) {
+  for (const float value : {1.0f, 1e26f, 1.1e30f, 1.3e33f, 1e37f}) {
+    for (std::int64_t cols : {1, 2, 3, 5, 6, 7, 8, 100, 769}) {
+      ForwardProblem problem;
+      problem.rows = 3;
+      problem.cols = cols;
+      const Arrays arrays(problem);
+      const std::vector<float> constant(static_cast<std::size_t>(3 * cols), value);
+      ASSERT_EQ(cudaMemcpy(arrays.x, constant.data(), constant.size() * sizeof(float),
+                           cudaMemcpyHostToDevice),
+                cudaSuccess);
+      const auto plan = cuda::plan(problem, device());
+      ASSERT_TRUE(cuda::run(*plan, arrays.buffers(), {}, nullptr).ok());
+      for (const float y : arrays.result(problem)) EXPECT_EQ(y, 1.5f) << value << " x " << cols;
+    }
+  }
+}
+
 /// Off by an element, a row is read differently but summed alike.
 TEST(CudaGuarantees, AnAddressOffAlignmentGivesTheSameBits) {
   for (const char* shape : {"20x1024", "5x4096", "3x16384", "40x128"}) {

@@ -41,7 +41,7 @@ class Plan:
     listed: bool = False  # by problems/shapes.csv: a case that does not fit here is left out
 
     def contestants(self, case: Case) -> list[Contestant]:
-        """Return who is measured in a case, or listed with the reason why not."""
+        """Return the contestants of a case: measured, or listed with the reason why not."""
         of_all = chosen(self.names, case.op)
         return [c for c in of_all if self.names or c.name not in self.left_out]
 

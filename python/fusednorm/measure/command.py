@@ -269,7 +269,7 @@ def main(words: list[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read has left. Python flushes once more at exit: into nothing.
+        # The reader of the pipe has left. Python flushes once more at exit: to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     except BadInput as mistake:

@@ -9,9 +9,9 @@ sum     (u + c) |x + residual|: one rounding to the compute type, one to the sto
 y, dx,  ROUNDINGS u scale + STEPS c scale. ``scale`` is the sum of the absolute terms of the
 dresid. formula. The composite rounds xhat, or g = dy gamma, to the stored dtype, then the product,
         then the sum; with the last store that is 4. STEPS is the 64 of python/tests/reference.py.
-        With a residual the formula takes the sum as stored. Who normalises the exact one is off by
-        one rounding of s, and has the last store: 2. Unfused, the norm's dx is stored, then ds is
-        added and the sum stored: 2, and ds is a term of the scale.
+        With a residual the formula takes the sum as stored. A library that normalises the exact one
+        is off by one rounding of s, and has the last store: 2. Unfused, the norm's dx is stored,
+        then ds is added and the sum stored: 2, and ds is a term of the scale.
 dgamma, (SIGMAS (sqrt(ROUNDINGS / 3) u + sqrt(rows / 6) c) + ROUNDINGS u + STEPS c) sqrt(sum t^2)
 dbeta   + u |value|, for terms t: dy, or |dy| times what x - mean is made of. A rounding is uniform
         within u |t|, so its deviation is u |t| / sqrt(3); those of ROUNDINGS stored products add as

@@ -49,7 +49,7 @@ def _pictures(paths: list[str]) -> str:
 
 
 def _absent(document: dict[str, Any]) -> str:
-    """List who was not timed and why, each reason once for the operations that it holds for."""
+    """List the contestants not timed and why, each reason once for its operations."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for op, of_one in document["absent"].items():
         for name, reason in of_one.items():
@@ -77,7 +77,7 @@ def _profile(document: dict[str, Any]) -> str:
     parts = [
         f"<h2>Profile: {escape(heading(result))} on {document['case']['device']}</h2>",
         "<p>Every contestant was first held against the formula in f64; one that is wrong gets no"
-        " time. Contestants take turns with a copy of the same size.</p>",
+        " time. Contestants alternate with a copy of the same size.</p>",
         *(f"<p>{escape(line)}.</p>" for line in copies(result)),
         _table(*summary_cells(result), words=WORDS, ours=2),
         _absent(document),

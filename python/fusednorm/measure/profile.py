@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m fusednorm profile``: one shape, operator by operator, then everyone side by side."""
+"""``python -m fusednorm profile``: one shape by operators, then all contestants side by side."""
 
 import gc
 from collections.abc import Callable

@@ -24,5 +24,5 @@ def stderr_closed() -> Iterator[None]:
 
 
 def no_cuda_remarks() -> None:
-    """Drop torch's warning of a CUDA toolkit without a device: no news to who measures a CPU."""
+    """Drop torch's warning of a CUDA toolkit without a device: it says nothing about a CPU."""
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)

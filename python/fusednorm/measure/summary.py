@@ -58,7 +58,7 @@ def heading(result: Profile) -> str:
 
 
 def summary(result: Profile) -> str:
-    """Return everyone side by side, and what the columns mean."""
+    """Return all contestants side by side, and what the columns mean."""
     if not result.rows:
         return "nothing was timed"
     fresh = (

@@ -8,6 +8,7 @@
 // After the kernels.
 #include "cpu/dispatch/select.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// The three dtypes are alike but where 16-bit rows meet f32 ones, on either side.

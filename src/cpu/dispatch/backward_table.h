@@ -5,6 +5,7 @@
 // After the kernels.
 #include "cpu/dispatch/select.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// Not for f32 and f64 rows, which are taken one at a time and would load and store the column sums

@@ -7,6 +7,7 @@
 // After the kernels.
 #include "cpu/dispatch/select.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 template <typename TX, typename TP, typename TY>

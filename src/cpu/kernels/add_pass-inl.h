@@ -13,6 +13,7 @@
 #include "cpu/simd/row_input-inl.h"
 #include "cpu/simd/row_output-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// first = a + b, and second = a + b in b's dtype.

@@ -11,6 +11,7 @@
 #include "cpu/kernels/head_rows-inl.h"
 #include "cpu/kernels/two_row_backward-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 template <class B, bool columns, Cache cache>

@@ -17,6 +17,7 @@
 #include "cpu/simd/row_output-inl.h"
 #include "norms/norm.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 template <typename TX, typename TY, bool y_is_source>

@@ -10,6 +10,7 @@
 
 #include "cpu/simd/row_output-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 // Arrays of sums are padded to whole vectors.

@@ -10,6 +10,7 @@
 
 #include "cpu/kernels/backward_types-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// A vector of dx. `row` holds the factors; broadcasts of them stay in registers.

@@ -11,6 +11,7 @@
 #include "cpu/kernels/cursor.h"
 #include "cpu/kernels/narrow_rows-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// Rows that are taken whole. The next row is summed before this one is written, so that the

@@ -14,6 +14,7 @@
 #include "cpu/kernels/dx_pass-inl.h"
 #include "cpu/kernels/gradient_sums-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// Where a row's chains of additions end: with its chunks, in segments.
@@ -48,7 +49,8 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
   using C = typename B::C;
   using L = typename B::Lanes;
   using V = typename B::V;
-  static_assert(2 * L::max_step <= size_t{segment_granule}, "chunks end with a turn of the loop");
+  static_assert(2 * L::max_step <= size_t{segment_granule},
+                "chunks end with an iteration of the loop");
   const typename B::D d;
   const size_t step = L::step(), two = 2 * step;
   const V mean = hn::Set(d, f.row.mean), rstd = hn::Set(d, f.row.rstd);
@@ -95,8 +97,8 @@ HWY_INLINE void sum_and_write(const SumRow<B>& f, const Chains& chains, const Wr
   size_t i = 0, j = 0;
   for (;;) {
     const size_t stop = several_chunks ? HWY_MIN(chunk_end, summed) : summed;
-    // Sums lead by two turns. 4 KiB aliasing: where rows are multiples of 4 KiB, the load of a sum
-    // would falsely match the store of dx that was just issued.
+    // Sums lead by two iterations. 4 KiB aliasing: where rows are multiples of 4 KiB, the load of a
+    // sum would falsely match the store of dx that was just issued.
     for (; i < range.begin + 2 * two && i + two <= stop; i += two) add_two(i);
     for (; i + two <= stop && j + two <= count; i += two, j += two) {
       add_two(i);
@@ -140,7 +142,7 @@ HWY_NOINLINE void fused_rows(const BackwardArguments& a, int64_t begin, int64_t 
   Operands<B> next = operands<B>(a, begin, 0), now = next;
   auto dx = B::Output::of(a.dx, begin, dx_stride);
   GradientFactors<B> factors = {};
-  // The first turn writes nothing, and the last sums nothing.
+  // The first iteration writes nothing, and the last sums nothing.
   for (int64_t row = begin - 1; row < end; ++row) {
     const bool more = row + 1 < end, writes = row >= begin;
     const Statistics<B> own = statistics<B>(a, more ? row + 1 : row);

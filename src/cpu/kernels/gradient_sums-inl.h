@@ -10,6 +10,7 @@
 
 #include "cpu/kernels/backward_types-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// The tail of a row. It comes before the whole steps: its column sums lie across theirs, and a
@@ -136,8 +137,8 @@ struct Ahead {
   typename B::Source source = {};
 };
 
-/// The sums of one row or two. A row's sums do not depend on its company, nor do those of columns,
-/// which grow row by row either way. One register a sum, for two rows take all there are.
+/// The sums of one row or two. A row's sums do not depend on the other row, nor do those of
+/// columns, which grow row by row either way. One register a sum, for two rows take all there are.
 template <class B, bool two, bool columns>
 HWY_INLINE void sum_rows(SumRow<B> row0, SumRow<B> row1, Ahead<B> ahead0, Ahead<B> ahead1,
                          typename B::V& row_g0, typename B::V& row_w0, typename B::V& row_g1,

@@ -12,6 +12,7 @@
 #include "cpu/kernels/dx_pass-inl.h"
 #include "cpu/kernels/gradient_sums-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// Where the first row of a pair is; the second is a period later.
@@ -87,9 +88,9 @@ HWY_NOINLINE void head_rows(const BackwardArguments& a, const HeadRows& h, Colum
   const int64_t ahead = 2 * std::max<int64_t>(1, policy::head_bytes_ahead / period_bytes);
   PairCursor next, now;
   GradientFactors<B> factors0 = {}, factors1 = {};
-  // The first turn writes nothing, and the last sums nothing.
-  for (int64_t turn = -1, turns = h.heads * (h.periods / 2); turn < turns; ++turn) {
-    const bool more = turn + 1 < turns;
+  // The first iteration writes nothing, and the last sums nothing.
+  for (int64_t pair = -1, pairs = h.heads * (h.periods / 2); pair < pairs; ++pair) {
+    const bool more = pair + 1 < pairs;
     Statistics<B> own0 = {}, own1 = {};
     V g0 = hn::Zero(d), w0 = g0, g1 = g0, w1 = g0;
     if (HWY_LIKELY(more)) {
@@ -102,7 +103,7 @@ HWY_NOINLINE void head_rows(const BackwardArguments& a, const HeadRows& h, Colum
       sum_rows<B, true, true>({first, n, own0, columns}, {second, n, own1, columns}, {}, {}, g0, w0,
                               g1, w1);
     }
-    if (HWY_LIKELY(turn >= 0)) {
+    if (HWY_LIKELY(pair >= 0)) {
       Operands<B> in = arrays.operands(now);
       const auto dx = arrays.dx(now);
       write_head_row<B>(h, in, dx, a.dx_stride, n, factors0, ahead);

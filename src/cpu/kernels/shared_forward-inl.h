@@ -10,6 +10,7 @@
 
 #include "cpu/kernels/write_pass-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// As long_rows() would have them.

@@ -13,6 +13,7 @@
 #include "cpu/simd/row_output-inl.h"
 #include "norms/norm.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// The types of a forward kernel.

@@ -13,6 +13,7 @@
 #include "cpu/kernels/dx_pass-inl.h"
 #include "cpu/kernels/gradient_sums-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// Rows of one segment, with dx: the sums pass of the next two rows, then the dx pass of these.
@@ -34,7 +35,7 @@ HWY_NOINLINE void whole_row_pairs(const BackwardArguments& a, int64_t begin, int
   auto dx = B::Output::of(a.dx, begin, dx_stride);
   GradientFactors<B> factors0 = {}, factors1 = {};
   const auto of_columns = ColumnSlice<B>::of(sums, a.cols, 0);
-  // The first turn writes nothing, and the last sums nothing.
+  // The first iteration writes nothing, and the last sums nothing.
   for (int64_t row = begin - 2; row < end; row += 2) {
     const int64_t left = end - row - 2;
     const Statistics<B> own0 = statistics<B>(a, left > 0 ? row + 2 : end - 1),

@@ -11,6 +11,7 @@
 #include "cpu/kernels/statistics_pass-inl.h"
 #include "cpu/simd/parameters-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 // Q is Expanded or Given.

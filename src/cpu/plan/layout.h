@@ -73,7 +73,7 @@ struct ExpandedParameters {
   }
 };
 
-/// Rows that wait between an add pass and the passes of a norm: some arrays of them a task.
+/// Rows that are kept between an add pass and the passes of a norm: some arrays of them a task.
 struct KeptRows {
   std::int64_t rows = 0;   ///< that are taken together; 0: all of a run
   std::int64_t bytes = 0;  ///< of an array
@@ -82,7 +82,7 @@ struct KeptRows {
   KeptRows() = default;
   KeptRows(std::int64_t cols, std::int64_t elements, std::int64_t largest) {
     const std::int64_t row_bytes = kept_stride(cols) * elements;
-    rows = std::clamp<std::int64_t>(policy::stage_bytes / std::max<std::int64_t>(row_bytes, 1), 1,
+    rows = std::clamp<std::int64_t>(policy::kept_bytes / std::max<std::int64_t>(row_bytes, 1), 1,
                                     policy::rows_per_sum);
     bytes = rows * kept_stride(cols) * largest;
   }

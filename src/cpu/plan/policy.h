@@ -10,7 +10,7 @@
 
 namespace fusednorm::cpu::policy {
 
-// --- Who works on what -------------------------------------------------------------------------
+// --- How work is divided -----------------------------------------------------------------------
 
 /// Waking a thread costs about 5 us; at 10 GB/s a core that is 50 KB. Below twice that, none is
 /// woken.
@@ -63,7 +63,7 @@ constexpr std::int64_t row_blocks(std::int64_t rows, std::int64_t cols, DType co
   return std::clamp<std::int64_t>(rows / min_rows_per_block, 1, fit);
 }
 
-// --- How much a pass takes before the other pass has its turn ----------------------------------
+// --- How much one pass takes before the other continues ----------------------------------------
 
 /// A chunk, in the compute type. Ends of loops cost 20 to 30 cycles each; 4 KiB spread them over
 /// 128 vectors, and are short enough for reads and writes to overlap: a copy in two passes loses a
@@ -87,16 +87,16 @@ inline constexpr std::int64_t rows_at_once = 4;
 /// one row more.
 inline constexpr std::int64_t min_run = 8;
 
-/// Elements of an array in the rows that are taken run by run: x, dy and dx of them in f32 are 768
-/// KiB, in 16 bits 384 KiB, which leaves room in a second-level cache for those that follow.
-/// Twice as many where runs would be shorter than min_run. Decides bits: constant.
-inline constexpr std::int64_t turn_elements = 1 << 16;
-inline constexpr std::int64_t max_turn_elements = 2 * turn_elements;
+/// Elements of an array in a tile of rows that is taken run by run: x, dy and dx of it in f32 are
+/// 768 KiB, in 16 bits 384 KiB, which leaves room in a second-level cache for the next tile. Twice
+/// as many where runs would be shorter than min_run. Decides bits: constant.
+inline constexpr std::int64_t tile_elements = 1 << 16;
+inline constexpr std::int64_t max_tile_elements = 2 * tile_elements;
 
-/// Bytes of rows that wait between an add pass and the passes of a norm. Half a first-level cache
-/// is too little to make the change from pass to pass cheap; the second-level cache holds more, but
-/// not while rows stream through it.
-inline constexpr std::int64_t stage_bytes = 32 << 10;
+/// Bytes of rows that are kept between an add pass and the passes of a norm. With half a
+/// first-level cache the change from pass to pass costs too much; the second-level cache holds
+/// more, but not while rows stream through it.
+inline constexpr std::int64_t kept_bytes = 32 << 10;
 
 /// Rows of more bytes are not kept aside for the norm: it reads the sum where it is stored.
 inline constexpr std::int64_t longest_kept_bytes = 256 << 10;
@@ -107,7 +107,7 @@ inline constexpr std::int64_t cache_line = 64;
 inline constexpr std::int64_t first_level_bytes = 32 << 10;
 
 /// Outputs are streamed past the cache when everything read and written is more than this part (one
-/// over it) of the shared cache: half, for then little of it would be there when someone reads it.
+/// over it) of the shared cache: half, since little of it would still be there when it is read.
 inline constexpr std::int64_t streaming_share = 2;
 
 /// Prefetch distance of f32, f64 and forward. 8 KiB are 500 ns at 16 bytes per nanosecond and core;

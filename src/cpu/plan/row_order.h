@@ -4,8 +4,9 @@
 // were no others.
 //
 // Long runs follow the rows in memory. Where these would be short (32 heads with parameters of
-// their own, 4 heads inside a packed qkv), rows a `period` apart make a run, and `turn` periods,
-// which fit the second-level cache, are taken run by run: memory is walked in order all the same.
+// their own, 4 heads inside a packed qkv), rows a `period` apart make a run, and a tile of
+// `tile_periods` periods, which fits the second-level cache, is taken run by run: tiles follow the
+// rows in memory.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,7 @@ struct RowOrder {
   std::int64_t groups;
   std::int64_t rows_per_group;
   std::int64_t period = 1;  ///< 1: rows in order
-  std::int64_t turn = 1;    ///< periods taken together
+  std::int64_t tile_periods = 1;
 
   template <typename Problem>
   explicit RowOrder(const Problem& p)
@@ -43,18 +44,18 @@ struct RowOrder {
             std::clamp<std::int64_t>(p.rows_per_group, 1, std::max<std::int64_t>(p.rows, 1))) {
     // Threads may share longer rows, which they take in order.
     if (p.cols == 0 || p.cols > max_segment(DType::f64) || run_length() >= policy::min_run) return;
-    const std::int64_t most = policy::max_turn_elements / p.cols / policy::min_run;
+    const std::int64_t most = policy::max_tile_elements / p.cols / policy::min_run;
     const std::int64_t cycle = groups > 1 ? bounded_product(groups, rows_per_group, most) : 1;
     if (cycle > most || inner > most) return;
     // At least 1, which clang-tidy cannot tell of a product.
     const auto common = std::max<std::int64_t>(inner > 0 ? std::lcm(inner, cycle) : cycle, 1);
     if (common > most || common / groups > policy::rows_per_sum || rows / common < 2) return;
     period = common;
-    turn =
-        std::clamp(policy::turn_elements / p.cols / common, policy::min_run, policy::rows_per_sum);
+    tile_periods =
+        std::clamp(policy::tile_elements / p.cols / common, policy::min_run, policy::rows_per_sum);
   }
 
-  /// Whether the rows of a group are apart from those of others, not taken in turns with them.
+  /// Whether the rows of a group are taken by themselves, not interleaved with those of others.
   bool by_group() const { return groups > 1 && period == 1; }
 
   /// What may be given to different tasks.
@@ -77,9 +78,9 @@ struct RowOrder {
   template <typename Body>
   void each_run(std::int64_t begin, std::int64_t end, const Body& body) const {
     if (period == 1) return each_run_in_order(begin, end, body);
-    for (std::int64_t at = begin; at < end; at += period * turn) {
+    for (std::int64_t at = begin; at < end; at += period * tile_periods) {
       for (std::int64_t row = at; row < std::min(at + period, end); ++row) {
-        const std::int64_t count = std::min(turn, (end - row - 1) / period + 1);
+        const std::int64_t count = std::min(tile_periods, (end - row - 1) / period + 1);
         body(RowRun{row, period, count, row / rows_per_group % groups});
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a row is cut for its reductions: a function of cols and dtype alone, which is what makes a
-// row's bits independent of who computes it.
+// How a row is cut for its reductions: a function of cols and dtype alone, so that a row's bits do
+// not depend on how work is divided among threads.
 #pragma once
 
 #include <cstdint>

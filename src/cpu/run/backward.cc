@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cpu/run/backward_shared.h"
+#include "cpu/run/gathered_sums.h"
 #include "cpu/run/zero_gamma.h"
 #include "hwy/cache_control.h"
 #include "validate.h"
@@ -58,15 +59,6 @@ struct Worker {
   }
 };
 
-/// An array of column sums for each live group: of dgamma, or of dbeta.
-struct SumArrays {
-  const BackwardRun& run;
-  std::byte* first;
-
-  std::int64_t count() const { return run.layout.live * run.layout.pitch; }
-  std::byte* array(std::int64_t index) const { return first + index * count() * run.element; }
-};
-
 /// Sums `rows` rows (or units of them) into `result`: plain sums of at most rows_per_sum rows of a
 /// group, then compensated. walk(begin, end, sums) takes some of them.
 template <typename Walk>
@@ -79,17 +71,14 @@ void sum_block(const BackwardRun& run, std::int64_t begin, std::int64_t end, std
     run.clear(result.dbeta, count);
     return walk(begin, end, result);
   }
-  const SumArrays scratch{run, run.layout.scratch + 6 * task * count * run.element};
-  const ColumnSums plain{scratch.array(0), scratch.array(1)};
-  run.clear(scratch.array(2), 4 * count);
+  const GatheredSums sums(run, run.layout.scratch + 6 * task * count * run.element, count, count);
+  sums.clear_pairs();
   for (std::int64_t at = begin; at < end; at += at_once) {
-    run.clear(plain.dgamma, 2 * count);
-    walk(at, std::min(at + at_once, end), plain);
-    run.kernels.compensate(scratch.array(2), scratch.array(3), plain.dgamma, count);
-    run.kernels.compensate(scratch.array(4), scratch.array(5), plain.dbeta, count);
+    sums.clear_plain();
+    walk(at, std::min(at + at_once, end), sums.plain());
+    sums.compensate();
   }
-  run.kernels.settle(result.dgamma, scratch.array(2), scratch.array(3), count);
-  run.kernels.settle(result.dbeta, scratch.array(4), scratch.array(5), count);
+  sums.settle(result);
 }
 
 /// Partial sums, by their number.
@@ -162,7 +151,7 @@ void take_units(Worker& worker, std::int64_t begin, std::int64_t end, ColumnSums
   });
 }
 
-/// A block of rows: of all groups in turns, or of one group.
+/// A block of rows: of all groups, interleaved, or of one group.
 void take_block(Worker& worker, std::int64_t block) {
   const BackwardRun& run = worker.run;
   const RowOrder& order = run.layout.order;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cpu/run/gathered_sums.h"
 #include "cpu/run/shared_rows.h"
 
 namespace fusednorm::cpu {
@@ -16,38 +17,28 @@ class SegmentSums {
       : run_(run),
         begin_(run.arguments.segments.begin(segment)),
         count_(run.arguments.segments.end(segment) - begin_),
-        room_(policy::room(count_)) {
-    const bool kept = run.layout.scratch != nullptr;
-    const std::int64_t pitch = kept ? run.layout.pitch : room_;
-    const std::int64_t whole = policy::room(run.arguments.segments.length);
-    std::byte* base = kept ? run.layout.scratch + segment * whole * run.element : local;
-    for (int i = 0; i < 6; ++i) arrays_[i] = base + i * pitch * run.element;
-  }
+        sums_(run, arrays_of(run, segment, local), pitch_of(run, count_), policy::room(count_)) {}
 
   ColumnSums before(std::int64_t row) {
     if (!run_.want_sums) return {};
-    if (row == 0 && run_.layout.several_sums) {
-      for (int i = 2; i < 6; ++i) run_.clear(arrays_[i], room_);
-    }
+    if (row == 0 && run_.layout.several_sums) sums_.clear_pairs();
     if (row % policy::rows_per_sum == 0) {
-      if (row > 0) compensate();
-      run_.clear(arrays_[0], room_);
-      run_.clear(arrays_[1], room_);
+      if (row > 0) sums_.compensate();
+      sums_.clear_plain();
     }
-    return {arrays_[0], arrays_[1]};
+    return sums_.plain();
   }
 
   void finish() {
     if (!run_.want_sums) return;
     const BackwardProblem& p = run_.plan.problem;
     if (run_.layout.several_sums) {
-      compensate();
-      run_.kernels.settle(arrays_[0], arrays_[2], arrays_[3], room_);
-      run_.kernels.settle(arrays_[1], arrays_[4], arrays_[5], room_);
+      sums_.compensate();
+      sums_.settle(sums_.plain());
     }
     const BackwardArguments& a = run_.arguments;
     const std::int64_t offset = begin_ * a.param_size;
-    const auto store = [&](void* out, const std::byte* sums, const void* divisor) {
+    const auto store = [&](void* out, const void* sums, const void* divisor) {
       run_.kernels.store(static_cast<std::byte*>(out) + offset, sums, 1, 0, count_, 0, count_,
                          a.streaming, divisor);
     };
@@ -59,22 +50,25 @@ class SegmentSums {
         a.expand(divisor, a.gamma_offset, 1, count_, expanded);
         divisor = expanded;
       }
-      store(run_.buffers.dgamma, arrays_[0], divisor);
+      store(run_.buffers.dgamma, sums_.plain().dgamma, divisor);
     }
-    if (p.want_dbeta) store(run_.buffers.dbeta, arrays_[1], nullptr);
+    if (p.want_dbeta) store(run_.buffers.dbeta, sums_.plain().dbeta, nullptr);
   }
 
  private:
-  void compensate() {
-    run_.kernels.compensate(arrays_[2], arrays_[3], arrays_[0], room_);
-    run_.kernels.compensate(arrays_[4], arrays_[5], arrays_[1], room_);
+  /// In the workspace, or on the task's stack where the sums are finished within one group of rows.
+  static std::byte* arrays_of(const BackwardRun& run, std::int64_t segment, std::byte* local) {
+    const std::int64_t whole = policy::room(run.arguments.segments.length);
+    return run.layout.scratch ? run.layout.scratch + segment * whole * run.element : local;
+  }
+  static std::int64_t pitch_of(const BackwardRun& run, std::int64_t count) {
+    return run.layout.scratch ? run.layout.pitch : policy::room(count);
   }
 
   const BackwardRun& run_;
   std::int64_t begin_;
   std::int64_t count_;
-  std::int64_t room_;
-  std::byte* arrays_[6];  // plain sums of dgamma and dbeta, then high and low parts of each
+  GatheredSums sums_;
 };
 
 /// body(arguments, row, count), with arguments that point to row 0: of a whole run, or row by row

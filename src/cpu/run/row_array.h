@@ -37,17 +37,17 @@ struct RowArray {
   }
 };
 
-/// Where rows a period apart make a run, the run prefetches its share of the rows that are taken
-/// next: as many as it has, all of them in order. Into the second-level cache: the first level has
-/// few places for rows that are so far apart.
+/// Where rows a period apart make a run, the run prefetches its share of the next tile: as many
+/// rows as it has, in the order of memory. Into the second-level cache: the first level has few
+/// places for rows that are so far apart.
 inline void prefetch_share(const RowOrder& order, const RowRun& run, std::int64_t cols,
                            std::initializer_list<const RowArray*> arrays) {
   if (order.period == 1) return;
   const std::int64_t place = run.first % order.period;
-  const std::int64_t begin = run.first - place + order.period * order.turn + place * order.turn;
+  const std::int64_t begin = run.first - place + (order.period + place) * order.tile_periods;
   for (const RowArray* array : arrays) {
     const std::int64_t bytes = cols * array->element;
-    for (std::int64_t row = begin; row < std::min(begin + order.turn, order.rows); ++row) {
+    for (std::int64_t row = begin; row < std::min(begin + order.tile_periods, order.rows); ++row) {
       const auto* from = static_cast<const std::byte*>(array->at(row));
       for (std::int64_t i = 0; i < bytes; i += policy::cache_line)
         __builtin_prefetch(from + i, 0, 2);

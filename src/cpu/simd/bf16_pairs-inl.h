@@ -15,6 +15,7 @@
 
 #include "cpu/simd/elements-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 #if HWY_TARGET != HWY_SCALAR

@@ -10,6 +10,7 @@
 
 #include "cpu/simd/vectors-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// [begin, end) are whole cache lines. Head and tail are empty or at least a step long, so that

@@ -10,6 +10,7 @@
 
 #include "cpu/simd/vectors-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 template <class D>

@@ -10,6 +10,7 @@
 
 #include "cpu/simd/tails-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// A parameter in the compute type, from one column on. In order it may be the caller's own array,

@@ -10,6 +10,7 @@
 #include "cpu/simd/cache_lines-inl.h"
 #include "cpu/simd/tails-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// A row, or what follows a column of it.

@@ -11,6 +11,7 @@
 
 #include "cpu/simd/bf16_pairs-inl.h"
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
 /// The tail as one step: the last of the row, of which only the last `count` elements are new; or,

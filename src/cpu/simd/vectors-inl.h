@@ -28,10 +28,10 @@
 #define FUSEDNORM_NAMES_REGISTERS 0
 #endif
 
-// Around everything that is compiled once per instruction set.
+// Around everything that is compiled once per instruction set, behind HWY_BEFORE_NAMESPACE(), whose
+// pragma must stand on a line of its own: g++ 14 drops what follows it in a macro.
 #undef FUSEDNORM_TARGET_BEGIN
 #define FUSEDNORM_TARGET_BEGIN \
-  HWY_BEFORE_NAMESPACE();      \
   namespace fusednorm::cpu {   \
   namespace HWY_NAMESPACE {    \
   namespace hn = hwy::HWY_NAMESPACE;
@@ -41,9 +41,10 @@
   } /* fusednorm::cpu */     \
   HWY_AFTER_NAMESPACE();
 
+HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
-/// At most 64 bytes, so that segments end with a whole turn of an unrolled loop.
+/// At most 64 bytes, so that segments end with a whole iteration of an unrolled loop.
 template <typename C>
 using Vectors = hn::CappedTag<C, 64 / sizeof(C)>;
 

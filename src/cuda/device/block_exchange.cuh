@@ -15,7 +15,7 @@ namespace fusednorm::cuda {
 template <typename C, bool clustered>
 struct MomentExchange {
   struct Slots {
-    SegmentMoments<C> of[2][clustered ? max_cluster_segments : max_block_segments];
+    SegmentMoments<C> of[2][clustered ? max_cluster_segments(sizeof(C)) : max_block_segments];
     std::uint64_t barriers[clustered ? 2 : 1];
   };
   ClusterRounds rounds;
@@ -32,13 +32,13 @@ struct MomentExchange {
       if (lane < a.blocks_per_row) {
         if (segment < a.segments)
           cluster_send(static_cast<std::uint32_t>(__cvta_generic_to_shared(slots + segment)),
-                       rounds.barrier(), lane, own.settled());
+                       rounds.barrier(), lane, own);
         else
           cluster_pass(rounds.barrier(), lane);
       }
       rounds.wait();
     } else {
-      if (segment < a.segments && threadIdx.x % warp_lanes == 0) slots[segment] = own.settled();
+      if (segment < a.segments && threadIdx.x % warp_lanes == 0) slots[segment] = own;
       __syncthreads();
     }
   }
@@ -52,7 +52,8 @@ struct MomentExchange {
 template <typename C, bool clustered, bool lean>
 struct SharedSums {
   static constexpr int half_warp = warp_lanes / 2;
-  static constexpr int numbers = 2 * max_cluster_segments;
+  static constexpr int numbers =
+      2 * (clustered ? max_cluster_segments(sizeof(C)) : 4 * max_block_segments);
   struct alignas(16) Slots {
     C of[2][numbers];
     std::uint64_t barriers[clustered ? 2 : 1];

@@ -15,11 +15,6 @@ struct alignas(4 * sizeof(C)) SegmentMoments {
   C rest;
   C squares;
   C unused;
-
-  /// Where an Inf made the centre infinite the rest is NaN, but the mean is the centre.
-  __device__ __forceinline__ SegmentMoments settled() const {
-    return {centre, isinf(centre) ? C(0) : rest, squares, C(0)};
-  }
 };
 
 /// A row's statistics, as one segment needs them: y = ((x - centre) * rstd + shift) * gamma + beta.
@@ -36,15 +31,15 @@ struct RowStatistics {
   }
 };
 
-/// Rows of up to this many segments are summed by as many lanes; every group of 8 lanes does the
-/// same work.
+/// Rows of up to this many segments are summed by as many lanes, of up to half as many by half of
+/// them; every such group of lanes does the same work. The sums of both are the same bits.
 inline constexpr int few_segments = 8;
 
 /// body(part) for the parts of `segments` that this lane takes, then the sum over lanes.
 template <int lanes, typename C, typename Body>
 __device__ __forceinline__ C sum_over_segments(int segments, int lane, const Body& body) {
   C sum = 0;
-  if constexpr (lanes == few_segments) {
+  if constexpr (lanes <= few_segments) {
     if (lane % lanes < segments) sum = body(lane % lanes);
   } else {
 #pragma unroll 1
@@ -93,6 +88,8 @@ template <typename C, typename Cols>
 __device__ __forceinline__ RowStatistics<C> merge_moments(const SegmentMoments<C>* parts,
                                                           int segments, const Cols& cols_of,
                                                           C reciprocal_cols, C eps, int lane) {
+  if (segments <= few_segments / 2)
+    return merge_with<few_segments / 2>(parts, segments, cols_of, reciprocal_cols, eps, lane);
   if (segments <= few_segments)
     return merge_with<few_segments>(parts, segments, cols_of, reciprocal_cols, eps, lane);
   return merge_with<warp_lanes>(parts, segments, cols_of, reciprocal_cols, eps, lane);

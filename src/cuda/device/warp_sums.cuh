@@ -47,6 +47,12 @@ struct RowLanes {
       return ((1u << lanes_) - 1u) << (threadIdx.x & (warp_lanes - lanes_));
   }
 
+  /// The first lane's value.
+  template <typename C>
+  __device__ __forceinline__ C of_first(C value) const {
+    return __shfl_sync(mask(), value, 0, lanes_);
+  }
+  /// The sum in every lane; the same bits as one of sum_both.
   template <typename C>
   __device__ __forceinline__ C sum(C value) const {
     return lanes_sum<lanes_>(value, mask());
@@ -75,6 +81,10 @@ struct RowLanes<0> {
     return ((1u << count) - 1u) << (threadIdx.x & (warp_lanes - count));
   }
 
+  template <typename C>
+  __device__ __forceinline__ C of_first(C value) const {
+    return __shfl_sync(mask(), value, 0, count);
+  }
   template <typename C>
   __device__ __forceinline__ C sum(C value) const {
     const unsigned together = mask();

@@ -9,26 +9,24 @@
 
 namespace fusednorm::cuda {
 
-/// The sum of every `step`-th of `count` numbers from the `first`-th on, `pitch` apart. All loads
-/// of a batch are issued before the first is used: past the end the last number is loaded again and
-/// left out.
+/// Adds `count` numbers of each gradient, `step` apart. All loads of a batch are issued before the
+/// first is used: past the end the last number is loaded again and left out.
 template <typename C>
-__device__ __forceinline__ void add_partials(C& dgamma, C& dbeta, const C* column, int first,
-                                             int count, int step, std::int64_t pitch,
-                                             std::int64_t to_dbeta) {
+__device__ __forceinline__ void add_partials(C& dgamma, C& dbeta, const C* at, int count,
+                                             std::int64_t step, std::int64_t to_dbeta) {
 #pragma unroll 1
-  for (int p = first; p < count; p += column_batch * step) {
+  for (int left = count; left > 0; left -= column_batch) {
     C gammas[column_batch], betas[column_batch];
 #pragma unroll
     for (int j = 0; j < column_batch; ++j) {
-      const int at = p + j * step < count ? p + j * step : p;
-      gammas[j] = column[at * pitch];
-      betas[j] = column[at * pitch + to_dbeta];
+      gammas[j] = at[0];
+      betas[j] = at[to_dbeta];
+      if (j + 1 < left) at += step;
     }
 #pragma unroll
     for (int j = 0; j < column_batch; ++j) {
-      dgamma += p + j * step < count ? gammas[j] : C(0);
-      dbeta += p + j * step < count ? betas[j] : C(0);
+      dgamma += j < left ? gammas[j] : C(0);
+      dbeta += j < left ? betas[j] : C(0);
     }
   }
 }
@@ -48,10 +46,10 @@ __device__ __forceinline__ void sum_columns(const ColumnArguments& a, std::int64
     const std::int64_t column = (block - group * strips) * warp_lanes + lane;
     C dgamma = 0, dbeta = 0;
     if (column < a.cols) {
+      const int count = static_cast<int>(a.partial_count);
       add_partials(dgamma, dbeta,
-                   static_cast<const C*>(a.partials) + (group * a.partial_count * a.cols + column),
-                   warp, static_cast<int>(a.partial_count), warps, a.cols,
-                   a.groups * a.partial_count * a.cols);
+                   static_cast<const C*>(a.partials) + ((group * count + warp) * a.cols + column),
+                   (count - warp + warps - 1) / warps, warps * a.cols, a.groups * count * a.cols);
     }
     if (warps > 1) {
       shared[0][warp][lane] = dgamma;

@@ -28,9 +28,9 @@ struct Segment {
   __device__ __forceinline__ SegmentMoments<C> moments_of(typename Tile::Values& values,
                                                           Extent here) const {
     const int cols = here.count + lane * Tile::vector;
-    return tile_moments<Tile, false>(values, here, RowLanes<warp_lanes>(0), a.operation,
-                                     C(1) / static_cast<C>(cols),
-                                     lane_share<Tile>(cols, warp_lanes));
+    const RowLanes<warp_lanes> lanes(0);
+    return tile_moments<Tile, false>(values, here, lanes, a.operation, C(1) / static_cast<C>(cols),
+                                     Pivot<Tile>(here, lanes));
   }
 
   __device__ __forceinline__ SegmentMoments<C> load(std::int64_t row, std::int64_t segment) const {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(long_threads, 1) forward_reread(ForwardArgumen
   for (std::int64_t row = blockIdx.x; row < a.map.rows; row += gridDim.x) {
     for (std::int64_t s = warp; s < a.segments; s += warps) {
       const SegmentMoments<C> own = work.load(row, s);
-      if (lane == 0) slots[s] = own.settled();
+      if (lane == 0) slots[s] = own;
     }
     __syncthreads();
     const RowStatistics<C> statistics =
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(long_threads, 1) forward_split_moments(Forward
   const Segment<T> work{a, lane};
   for (; item < items; item += step) {
     const SegmentMoments<C> own = work.load(item / a.segments, item % a.segments);
-    if (lane == 0) static_cast<SegmentMoments<C>*>(a.moments)[item] = own.settled();
+    if (lane == 0) static_cast<SegmentMoments<C>*>(a.moments)[item] = own;
   }
 }
 

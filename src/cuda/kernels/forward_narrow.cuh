@@ -17,14 +17,11 @@ constexpr int registers_of(int elements) {
   return elements * static_cast<int>(sizeof(C) / 4);
 }
 
-/// Whether a lane has registers for gamma beside x, and for beta, too; if not, they are read from
-/// shared memory for every row.
+/// Whether a lane of a row of several warps has registers for gamma beside x; if not, gamma and
+/// beta are read from shared memory for every row.
 template <typename Tile>
 inline constexpr bool gamma_fits_forward =
     registers_of<typename Tile::C>(Tile::elements) <= forward_lane_registers;
-template <typename Tile>
-inline constexpr bool beta_fits_forward =
-    registers_of<typename Tile::C>(Tile::elements) <= narrow_beta_registers;
 
 /// gamma and beta of a lane's columns in a kernel that stays for many rows.
 template <typename Tile, bool keep_gamma, bool keep_beta>
@@ -100,7 +97,9 @@ __global__ void __launch_bounds__(
                                   sizeof(S))) forward_narrow(ForwardArguments a) {
   using T = NarrowTile<S, lanes_, vectors, roomy>;
   using C = typename T::C;
-  constexpr bool keep = !gamma_fits_forward<T>, keep_beta = !beta_fits_forward<T>;
+  constexpr int registers = registers_of<C>(T::elements);
+  constexpr bool keep_gamma = narrow_keeps_gamma(registers, sizeof(S)),
+                 keep_beta = narrow_keeps_beta(registers, sizeof(S));
   extern __shared__ uint4 dynamic_shared[];
   const RowLanes<lanes_> lanes(a.lanes_log2);
   const int cols = static_cast<int>(a.cols), lane = lanes.lane(), first = lane * T::vector;
@@ -117,9 +116,9 @@ __global__ void __launch_bounds__(
   const int places = for_block ? 1 : narrow_threads / warp_lanes;
   uint4* const kept_at = behind_ring<T>(dynamic_shared, a.ring);
   const Kept<T> kept_beta(kept_at, place), kept_gamma(kept_at, places + place);
-  ForwardParameters<T, keep, keep_beta> parameters(kept_gamma, kept_beta);
-  const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols)),
-          reciprocal_lanes = lane_share<T>(cols, lanes.count);
+  ForwardParameters<T, keep_gamma, keep_beta> parameters(kept_gamma, kept_beta);
+  const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols));
+  const Pivot<T> pivot(every, lanes);
   std::byte* y = kept(row_address(a.y, a.map, row, first));
   // A warp's lanes stay together: they look at the warp's first and last row, not at their own.
   const int in_warp = lanes.row_in_warp(), last_in_warp = lanes.rows_per_warp() - 1;
@@ -127,11 +126,11 @@ __global__ void __launch_bounds__(
   const auto work = [&](auto full, Extent extent) {
     typename T::Values values;
     ring.template take<full.value>(values, a, row, first, extent, every);
-    const SegmentMoments<C> moments = tile_moments<T, full.value>(
-        values, extent, lanes, a.operation, reciprocal, reciprocal_lanes);
+    const SegmentMoments<C> moments =
+        tile_moments<T, full.value>(values, extent, lanes, a.operation, reciprocal, pivot);
     const C rstd = reciprocal_root(norms::variance_of(moments.squares, reciprocal) + eps);
     if (lane == 0 && (full.value || extent.count > 0)) {
-      store_statistics(a, row, moments.centre + moments.settled().rest, rstd);
+      store_statistics(a, row, moments.centre + moments.rest, rstd);
     }
     parameters.template store<full.value>(values, a, y, extent, rstd,
                                           centred ? -moments.rest * rstd : C(0));

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   using C = typename T::C;
   using Exchange = MomentExchange<C, clustered>;
   __shared__ typename Exchange::Slots slots;
-  static_assert(sizeof slots <= most_static_bytes);
+  static_assert(sizeof slots <= (clustered ? most_static_bytes : wide_static_bytes(sizeof(C))));
   extern __shared__ uint4 dynamic_shared[];
   const int lane = threadIdx.x % warp_lanes;
   const int warps = blockDim.x / warp_lanes;
@@ -46,7 +46,6 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const auto cols_of = cols_of_segments<T, whole>(a, own.extent);
   // A warp without columns may have any.
   const C reciprocal_count = C(1) / static_cast<C>(cols_of(segment) > 0 ? cols_of(segment) : 1);
-  constexpr C reciprocal_lanes = C(1) / warp_lanes;
   // Where registers do not suffice: beta, then gamma.
   constexpr bool keep_gamma =
       !gamma_fits_forward<T> || wide_keeps_gamma(sizeof(S), clustered, whole);
@@ -65,7 +64,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, cl
   const auto work = [&](int parity) {
     ring.template take<whole>(values, a, row, own.first, own.extent, own.extent);
     const SegmentMoments<C> moments = tile_moments<T, whole>(values, own.extent, lanes, a.operation,
-                                                             reciprocal_count, reciprocal_lanes);
+                                                             reciprocal_count, Pivot<T>());
     exchange.share(slots.of[parity], moments, segment, a);
     const RowStatistics<C> statistics = merge_moments(
         slots.of[parity], static_cast<int>(a.segments), cols_of, reciprocal_cols, eps, lane);

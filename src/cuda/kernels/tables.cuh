@@ -30,7 +30,11 @@ struct Vectors {
   static constexpr bool roomy = roomy_kernels(element);
   static constexpr int warp_vector =
       warp_lanes * vector_bytes / element;  // columns of one vector in every lane
-  static constexpr int narrow = geometry_of(1, element, lane_registers).vectors;
+  static constexpr int lane = narrow_lane(element, lane_registers);
+  static constexpr int narrow = lane / (vector_bytes / element);
+  /// The fewest of a whole warp: a column more than half a warp holds.
+  static constexpr int least_warp =
+      geometry_of(warp_lanes / 2 * lane + 1, element, lane_registers).vectors;
   /// Of rows that are longer than clusters hold.
   static constexpr int widest = widest_vectors(element, lane_registers);
   /// A quarter more, where that saves a warp.
@@ -42,19 +46,26 @@ struct Vectors {
           .vectors;
 };
 
-/// body(lanes, vectors, roomy) for a geometry of one warp or less. Up to 8 lanes (f64: 16) share a
-/// kernel that is told their number; 16, the lanes of a head of 128 columns, have one of their own.
+/// body(lanes, vectors, roomy) for a geometry of one warp or less. The lanes of heads of 128
+/// columns and more have kernels of their own; fewer (f64: all parts of a warp) share one that is
+/// told their number.
 template <typename Range, typename Body>
 KernelAddress pick_narrow(int lanes, int vectors, const Body& body) {
-  if (lanes < (Range::roomy ? warp_lanes : warp_lanes / 2))
-    return body(Constant<0>(), Constant<Range::narrow>(), std::false_type());
+  using No = std::false_type;
+  constexpr int half = warp_lanes / 2, quarter = warp_lanes / 4;
   if constexpr (Range::roomy) {
+    if (lanes < warp_lanes) return body(Constant<0>(), Constant<Range::narrow>(), No());
     return body(Constant<warp_lanes>(), Constant<Range::longest>(), std::true_type());
   } else {
-    if (lanes < warp_lanes)
-      return body(Constant<warp_lanes / 2>(), Constant<Range::narrow>(), std::false_type());
-    return pick<Range::narrow, Range::longest>(
-        vectors, [&](auto v) { return body(Constant<warp_lanes>(), v, std::false_type()); });
+    if (lanes == warp_lanes) {
+      return pick<Range::least_warp, Range::longest>(
+          vectors, [&](auto v) { return body(Constant<warp_lanes>(), v, No()); });
+    }
+    if (lanes == half) return body(Constant<half>(), Constant<Range::narrow>(), No());
+    if constexpr (quarter * Range::lane >= 128) {
+      if (lanes == quarter) return body(Constant<quarter>(), Constant<Range::narrow>(), No());
+    }
+    return body(Constant<0>(), Constant<Range::narrow>(), No());
   }
 }
 

@@ -25,23 +25,35 @@ cudaError_t code_has_clusters(bool& result) {
   return error;
 }
 
-cudaError_t count_clusters(std::array<int, 3>& resident, bool& clusters) {
-  for (int i = 0; i < 3; ++i) {
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = 2u << i;
-    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(cluster.val.clusterDim.x);
-    config.blockDim = dim3(cluster_threads);
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    const cudaError_t error =
-        cudaOccupancyMaxActiveClusters(&resident[i], cluster_kernel(), &config);
-    if (error != cudaSuccess) return error;
-    // Where not even one runs, plans do without.
-    if (resident[i] == 0) clusters = false;
+/// Clusters of `blocks` blocks that run at once, each with so much shared memory that a
+/// multiprocessor holds one.
+cudaError_t count_clusters(int blocks, std::int64_t shared_bytes, int& resident) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = static_cast<unsigned>(blocks);
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(cluster.val.clusterDim.x);
+  config.blockDim = dim3(cluster_threads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  return cudaOccupancyMaxActiveClusters(&resident, cluster_kernel(), &config);
+}
+
+/// A size that the device does not schedule has none, or is an error.
+cudaError_t count_clusters(Device& device) {
+  cudaError_t error = allow_most_shared(cluster_kernel());
+  if (error == cudaSuccess) error = allow_large_clusters(cluster_kernel());
+  if (error != cudaSuccess) return error;
+  for (int i = 0; i < 4; ++i) {
+    if (count_clusters(2 << i, device.shared_bytes_per_block - most_static_bytes,
+                       device.resident_clusters[i]) != cudaSuccess) {
+      (void)cudaGetLastError();
+      device.resident_clusters[i] = 0;
+    }
   }
+  if (device.resident_clusters[0] == 0) device.clusters = false;
   return cudaSuccess;
 }
 
@@ -52,8 +64,7 @@ cudaError_t ask_of_clusters(int ordinal, Device& device) {
   if (error == cudaSuccess && current != ordinal) error = cudaSetDevice(ordinal);
   if (error != cudaSuccess) return error;
   error = code_has_clusters(device.clusters);
-  if (error == cudaSuccess && device.clusters)
-    error = count_clusters(device.resident_clusters, device.clusters);
+  if (error == cudaSuccess && device.clusters) error = count_clusters(device);
   if (current == ordinal) return error;
   const cudaError_t back = cudaSetDevice(current);
   return error == cudaSuccess ? back : error;

@@ -28,9 +28,13 @@ inline constexpr int most_kept_bytes = 40 << 10;
 /// And a backward block has at most this many such warps: plan/sizes.h, stretched_threads.
 inline constexpr int most_stretched_warps = 12;
 
-/// Narrow rows: a lane takes at least this many registers' worth, so that shuffles do not outweigh
-/// the work.
-inline constexpr int narrow_lane_registers = 8;
+/// Narrow rows: elements a lane takes, half of what it can hold, so that shuffles, addresses and
+/// the ring, which cost the same for any number of them, do not outweigh the work. Forward, a head
+/// of 128 columns is on 8 lanes; with 8 elements, on 16, it would take half as many instructions
+/// again.
+FUSEDNORM_HOST_DEVICE constexpr int narrow_lane(int element, int lane_registers) {
+  return element == 8 ? 4 : lane_registers / 2;
+}
 
 struct Geometry {
   int lanes;              ///< that share a row, or a segment of it: 1, 2, 4, 8, 16 or 32
@@ -95,20 +99,16 @@ FUSEDNORM_HOST_DEVICE constexpr bool stretches(std::int64_t cols, std::int64_t w
 FUSEDNORM_HOST_DEVICE constexpr Geometry geometry_of(std::int64_t cols, int element,
                                                      int lane_registers, bool stretch = true) {
   const int vector = vector_bytes / element;
-  const bool is_double = element == 8;
-  const int narrow = is_double ? narrow_lane_registers / 2 : narrow_lane_registers;
+  const int narrow = narrow_lane(element, lane_registers);
   const int widest = widest_lane(element, lane_registers);
   int lanes = 1;
   while (lanes < warp_lanes && static_cast<std::int64_t>(lanes) * narrow < cols) lanes *= 2;
   if (lanes < warp_lanes) return {lanes, narrow / vector, vector, 1};
   // As few warps as can hold the row, then as few vectors as those warps need.
-  std::int64_t warps =
-      cols == 0 ? 1 : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * widest);
+  std::int64_t warps = divide_up(cols, static_cast<std::int64_t>(warp_lanes) * widest);
   const bool stretched = stretch && stretches(cols, warps - 1, element, lane_registers);
   if (stretched) --warps;
-  const std::int64_t needed = divide_up(cols, warps * warp_lanes * vector);
-  const int least = narrow / vector;
-  const int vectors = needed < least ? least : static_cast<int>(needed);
+  const int vectors = static_cast<int>(divide_up(cols, warps * warp_lanes * vector));
   const std::int64_t segments =
       stretched ? warps : divide_up(cols, static_cast<std::int64_t>(warp_lanes) * vectors * vector);
   return {warp_lanes, vectors, vector, segments};

@@ -6,6 +6,7 @@
 //   1 … 1024 / 512        narrow: 1 to 32 lanes a row            narrow
 //   … 16384 / 8192        wide: a warp a segment, a block a row  wide: as many rows a block as fit
 //   … 65536 / 32768       cluster of 2 to 8 blocks a row, sm_90+ cluster
+//   … 131072 / 65536      cluster of 16, where the device has it cluster
 //   beyond, or before 90  reread: through L2; split: few rows    strips: x and dy read twice
 //   (also where a block has too little shared memory: 16384 / 8192 ragged columns on sm_75)
 //   few rows, wide        cluster, sm_90+                        cluster
@@ -16,64 +17,16 @@
 
 #include "device/rows.h"
 #include "fusednorm/cuda.h"
+#include "plan/clusters.h"
 #include "plan/rings.h"
 #include "plan/shared_memory.h"
 
 namespace fusednorm::cuda::policy {
 
-/// Multiprocessors that launches may fill.
-inline std::int64_t usable(const Device& device) {
-  return device.multiprocessors - device.reserved_multiprocessors;
-}
-
-/// Clusters of `blocks` blocks, of which a multiprocessor holds two, that the device runs at once.
-/// One that is not among them would run after all others, alone.
-inline std::int64_t resident_clusters(int blocks, const Device& device) {
-  const int known = blocks == 2   ? device.resident_clusters[0]
-                    : blocks == 4 ? device.resident_clusters[1]
-                                  : device.resident_clusters[2];
-  const std::int64_t room = 2 * usable(device) / blocks;
-  return std::max<std::int64_t>(1, known > 0 ? std::min<std::int64_t>(known, room) : room);
-}
-
-inline bool has_clusters(const Device& device) {
-  return device.compute_capability >= 90 && device.clusters;
-}
-
 /// Blocks of `threads` threads that fit a multiprocessor at 128 registers a thread: 512 threads in
 /// all.
 constexpr int resident_blocks(int threads) {
   return std::max(1, wide_threads / threads);
-}
-
-/// The smallest cluster whose blocks of up to 8 warps hold `segments`.
-constexpr int least_cluster(std::int64_t segments) {
-  int blocks = 2;
-  while (blocks * (cluster_threads / warp_lanes) < segments) blocks *= 2;
-  return blocks;
-}
-
-/// Blocks a row when rows alone do not fill the device: the largest cluster that leaves each block
-/// four warps (rows of a few KB are not worth the way through other blocks' memory) and does not
-/// ask for more blocks than there are multiprocessors. 1: no cluster.
-inline int filling_cluster(std::int64_t rows, std::int64_t segments, const Device& device) {
-  int blocks = 1;
-  while (blocks < max_cluster_blocks && segments >= 8 * blocks &&
-         rows * 2 * blocks <= usable(device)) {
-    blocks *= 2;
-  }
-  return blocks;
-}
-
-/// Blocks a row of a cluster launch, or 1 where a block holds the row and rows fill the device, or
-/// 0 where no cluster can hold it.
-inline int blocks_per_row(std::int64_t rows, std::int64_t segments, const Device& device,
-                          int block_segments = max_block_segments) {
-  const bool fits_block = segments <= block_segments;
-  if (!has_clusters(device)) return fits_block ? 1 : 0;
-  if (segments > max_cluster_segments) return 0;
-  const int filling = filling_cluster(rows, segments, device);
-  return fits_block ? filling : std::max(filling, least_cluster(segments));
 }
 
 /// Backward, with fewer rows than multiprocessors: the largest cluster, for each cluster leaves a
@@ -82,10 +35,12 @@ inline int backward_blocks_per_row(const BackwardProblem& p, std::int64_t segmen
                                    const Device& device) {
   const std::int64_t rows = p.rows;
   const int most = p.source == Source::y ? stretched_threads : wide_threads;
-  int blocks = blocks_per_row(rows, segments, device, most / warp_lanes);
+  int blocks = blocks_per_row(rows, segments, element_of(row_dtype(p)), device, most / warp_lanes);
   if (!has_clusters(device) || blocks == 0 || rows >= usable(device) || segments < 16)
     return blocks;
-  while (blocks < max_cluster_blocks && segments >= 4 * blocks) blocks *= 2;
+  const int largest =
+      std::min(most_cluster_blocks(element_of(row_dtype(p)), device), portable_cluster_blocks);
+  while (blocks < largest && segments >= 4 * blocks) blocks *= 2;
   return blocks;
 }
 
@@ -147,6 +102,14 @@ std::int64_t period(const Problem& p) {
   return std::lcm(inner, cycle);
 }
 
+/// Blocks with `shared_bytes` of shared memory that a multiprocessor holds, of `resident` that its
+/// registers would: a grid of more has a last wave of few blocks.
+inline int resident_with(std::size_t shared_bytes, int resident, const Device& device) {
+  const std::int64_t all = device.shared_bytes_per_block + system_shared_bytes;
+  const auto each = static_cast<std::int64_t>(shared_bytes) + system_shared_bytes;
+  return static_cast<int>(std::clamp<std::int64_t>(all / each, 1, resident));
+}
+
 /// The ring of a block of several warps, for whole rows or others.
 inline Ring forward_wide_ring(const ForwardProblem& p, const Launch& l, bool whole,
                               const Device& device) {
@@ -188,7 +151,7 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
   launch.blocks_per_row = 1;
   if (g.segments == 1) {
     const int rows_per_block = narrow_threads / g.lanes;
-    const int registers = tile_bytes(g.vectors, row_dtype(p)) / 4;
+    const int registers = tile_bytes(forward_narrow_vectors(p), row_dtype(p)) / 4;
     const int resident = narrow_blocks(registers, size_of(row_dtype(p)));
     launch.kernel = Kernel::narrow;
     launch.threads_per_block = narrow_threads;
@@ -201,11 +164,20 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
                      divide_up(p.rows, launch.blocks * rows_per_block), device);
     }
     set_ring(launch, other, ring);
+    const std::int64_t fit = many * resident_with(launch.shared_bytes, resident, device);
+    if (launch.blocks > fit) launch.blocks = even_blocks(fit, rows_per_block, period(p));
     return launch;
   }
   const bool long_lanes =
       g.vectors > widest_vectors(element_of(row_dtype(p)), forward_lane_registers);
-  const int cluster = long_lanes ? 1 : blocks_per_row(p.rows, g.segments, device);
+  int cluster =
+      long_lanes ? 1 : blocks_per_row(p.rows, g.segments, element_of(row_dtype(p)), device);
+  // Rows that clusters of half the size could hold get them whatever their number: other kernels
+  // sum in another order.
+  if (cluster == 1 && !long_lanes && has_clusters(device) &&
+      !fits(forward_wide_shared(p, static_cast<int>(g.segments) * warp_lanes, false, false),
+            device))
+    cluster = least_cluster(g.segments);
   // 0: no block holds the row, which may have more warps' worth of columns than an int counts.
   const int warps = cluster > 0 ? static_cast<int>(divide_up(g.segments, cluster)) : 0;
   // Whether rows are aligned is not known before run(): room for the worse case.
@@ -215,10 +187,22 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     launch.threads_per_block = warps * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    const std::int64_t fit = cluster > 1 ? resident_clusters(cluster, device)
-                                         : many * resident_blocks(launch.threads_per_block);
+    const int resident = resident_blocks(launch.threads_per_block);
+    const std::int64_t fit = cluster > 1 ? resident_clusters(cluster, device) : many * resident;
     launch.blocks = even_blocks(std::min(p.rows, fit), 1, period(p)) * cluster;
     set_ring(launch, wide_shared, forward_wide_ring(p, launch, false, device));
+    if (cluster == 1) {
+      // Most rows of whole segments are aligned, and have the kernel for such rows.
+      const bool whole = is_plain(p) && p.cols == g.segments * g.segment_cols();
+      const std::size_t shared =
+          whole ? forward_wide_shared(p, launch.threads_per_block, false, true) +
+                      static_cast<std::size_t>(forward_wide_ring(p, launch, true, device).bytes)
+                : launch.shared_bytes;
+      const int compute_bytes = element_of(compute_dtype(p.x_dtype));
+      const std::int64_t held =
+          many * resident_with(shared + wide_static_bytes(compute_bytes), resident, device);
+      if (launch.blocks > held) launch.blocks = even_blocks(held, 1, period(p));
+    }
     return launch;
   }
   const int slot_bytes = 4 * element_of(compute_dtype(p.x_dtype));

@@ -67,13 +67,16 @@ inline int backward_room(const BackwardProblem& p) {
   return longest_vectors(element_of(row_dtype(p)), backward_lane_registers, p.source == Source::x);
 }
 
-/// Narrow rows of one parameter group: gamma and beta, once a block. Of several: beta for each warp
-/// where lanes hold much, and gamma where they are stretched.
+/// Narrow rows of one parameter group: gamma and beta, once a block. Of several: for each warp what
+/// is not kept in registers.
 inline std::size_t forward_narrow_shared(const ForwardProblem& p) {
-  const auto bytes = static_cast<std::size_t>(tile_bytes(forward_narrow_vectors(p), row_dtype(p)));
-  if (p.param_groups == 1) return warp_lanes * bytes * 2;
-  if (bytes <= 4 * narrow_beta_registers) return 0;
-  return narrow_threads * bytes * (bytes <= 4 * forward_lane_registers ? 1 : 2);
+  const DType row = row_dtype(p);
+  const int bytes = tile_bytes(forward_narrow_vectors(p), row);
+  const int kept = narrow_keeps_gamma(bytes / 4, size_of(row))  ? 2
+                   : narrow_keeps_beta(bytes / 4, size_of(row)) ? 1
+                                                                : 0;
+  const int tiles = p.param_groups == 1 ? 2 * warp_lanes : kept * narrow_threads;
+  return static_cast<std::size_t>(tiles) * bytes;
 }
 
 inline int forward_wide_vectors(const ForwardProblem& p, bool clustered, bool whole) {

@@ -8,9 +8,21 @@ namespace fusednorm::cuda {
 
 /// Threads of a block of the narrow forward kernel; 4 warps share one staging of gamma and beta.
 inline constexpr int narrow_threads = 128;
-/// Narrow rows whose tiles are larger keep beta in shared memory: three tiles, two addresses and
-/// what a residual needs do not fit 128 registers.
-inline constexpr int narrow_beta_registers = 24;
+/// Narrow forward rows: which parameters wait in shared memory, for the registers that the tile of
+/// a lane takes. 16-bit rows have the least to load for each row in flight, so there more warps are
+/// worth more than the loads: one tile instead of three leaves 16 warps a multiprocessor where
+/// three would leave 12.
+constexpr bool narrow_keeps_beta(int tile_registers, std::size_t element) {
+  return tile_registers > (element == 4 ? 12 : 16);
+}
+constexpr bool narrow_keeps_gamma(int tile_registers, std::size_t element) {
+  return tile_registers > (element == 2 ? 16 : 32);
+}
+/// Blocks of narrow_threads that fit a multiprocessor's 64 K registers: 4 at 128 registers a thread
+/// where that is enough for the tiles, 16-bit words as loaded and a residual, else 3 at 168.
+constexpr int narrow_blocks(int tile_registers, std::size_t element) {
+  return tile_registers <= (element == 2 ? 32 : element == 4 ? 16 : 8) ? 4 : 3;
+}
 /// Wide forward rows: beta waits in shared memory where rows are ragged or have clusters, and in
 /// whole rows of 16 bits whose lanes hold 32 columns, since the words as loaded take registers,
 /// too. So does gamma in ragged rows of clusters, and in f64.
@@ -31,15 +43,30 @@ inline constexpr int stretched_threads = 384;
 /// A block of a cluster has fewer: addressing other blocks' memory takes registers, and two such
 /// blocks fit a multiprocessor, so that one works while the other waits.
 inline constexpr int cluster_threads = 256;
-/// Blocks in a cluster that every device with clusters can schedule.
-inline constexpr int max_cluster_blocks = 8;
-/// Segments of a row that a cluster can hold, a warp each.
-inline constexpr int max_cluster_segments = max_cluster_blocks * cluster_threads / 32;
+/// Blocks in a cluster that every device with clusters can schedule, and at most: some devices
+/// schedule 16, where kernels ask for it.
+inline constexpr int portable_cluster_blocks = 8;
+inline constexpr int max_cluster_blocks = 16;
+/// Segments of a row that a cluster of so many blocks can hold, a warp each.
+constexpr int cluster_segments(int blocks) {
+  return blocks * (cluster_threads / 32);
+}
+/// The most, for the size of an element: f64 rows have no clusters of 16, for their moments would
+/// take twice the static shared memory of all others.
+constexpr int max_cluster_segments(std::size_t element) {
+  return cluster_segments(element == 8 ? portable_cluster_blocks : max_cluster_blocks);
+}
 /// Segments of a row that a block can hold.
 inline constexpr int max_block_segments = wide_threads / 32;
 /// Static shared memory of a kernel that has dynamic shared memory as well: at most this. Two sets
-/// of 64 segments' moments in f64, and their mbarriers.
+/// of 64 segments' moments in f64, or of 128 in f32, and their mbarriers.
 inline constexpr int most_static_bytes = (4 << 10) + 32;
+
+/// Of the kernel that gives a forward row a block: two sets of moments, four numbers a segment, and
+/// what is beside them, in whole 128 bytes as the device gives it.
+constexpr int wide_static_bytes(int compute_bytes) {
+  return (2 * max_block_segments * 4 * compute_bytes + 16 + 127) / 128 * 128;
+}
 
 /// Stages of a ring: kernels wait for a number of copies that must be a constant.
 inline constexpr int most_stages = 6;
@@ -74,13 +101,5 @@ inline constexpr int column_warps = column_threads / 32;
 inline constexpr int column_batch = 8;
 /// Partial sums that a warp of the column kernel adds up, if it need not be more.
 inline constexpr int partials_per_warp = 16;
-
-/// Blocks of narrow_threads that fit a multiprocessor's 64 K registers when a thread needs three
-/// and a half tiles of `tile_registers`, and 72 (f64: 96) for everything else, up to 168 in all.
-/// Few blocks suffice: what they have in flight lies in shared memory.
-constexpr int narrow_blocks(int tile_registers, std::size_t element) {
-  const int wanted = (7 * tile_registers / 2 + (element == 8 ? 96 : 72) + 7) / 8 * 8;
-  return 65536 / (narrow_threads * (wanted > 168 ? 168 : wanted));
-}
 
 }  // namespace fusednorm::cuda

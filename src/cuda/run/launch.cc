@@ -42,11 +42,6 @@ Status check_device(const Device& device, const Workspace& workspace, std::size_
   return {};
 }
 
-namespace {
-
-/// Lets a kernel have as much dynamic shared memory as it can ever ask for on this device. The
-/// limit belongs to the kernel and the device, not to a launch: all threads that set it must set
-/// the same.
 cudaError_t allow_most_shared(const void* kernel) {
   int device = 0, most = 0;
   if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
@@ -58,6 +53,12 @@ cudaError_t allow_most_shared(const void* kernel) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               most - most_static_bytes);
 }
+
+cudaError_t allow_large_clusters(const void* kernel) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+}
+
+namespace {
 
 /// Code for older architectures, which the driver may have compiled for this device, does not wait
 /// for the launch before. In a graph the launch is an ordinary one: not every runtime and driver
@@ -95,6 +96,10 @@ Status launch(const char* name, const Launch& planned, bool aligned, void** argu
   cudaLaunchAttribute attributes[2] = {};
   config.attrs = attributes;
   if (planned.kernel == Kernel::cluster) {
+    if (planned.blocks_per_row > portable_cluster_blocks) {
+      if (const cudaError_t error = allow_large_clusters(kernel); error != cudaSuccess)
+        return failed(name, error);
+    }
     cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = static_cast<unsigned>(planned.blocks_per_row);

@@ -13,6 +13,12 @@ Status failed(const char* what, cudaError_t error);
 /// The plan's device is current and the workspace lies on it.
 Status check_device(const Device& device, const Workspace& workspace, std::size_t needed);
 
+/// Lets a kernel have as much dynamic shared memory as it can ever ask for on this device, or
+/// clusters of more than 8 blocks. Such limits belong to the kernel and the device, not to a
+/// launch: all threads that set one must set the same.
+cudaError_t allow_most_shared(const void* kernel);
+cudaError_t allow_large_clusters(const void* kernel);
+
 /// The ring of the kernel that launch() takes. Rows that start anywhere are not copied ahead.
 inline Ring ring_of(const Launch& planned, bool aligned) {
   Ring ring = aligned && planned.aligned_function != nullptr ? planned.aligned_ring : planned.ring;

@@ -103,7 +103,7 @@ def run(plan: Plan) -> Result:
 
 
 def variants(base: Block, result: Result) -> Iterator[tuple[str, Block]]:
-    """Yield the block with each kind of norms; who cannot be made is noted with the reason."""
+    """Yield the block with each kind of norms; one that cannot be made is noted with the reason."""
     for name, change in VARIANTS.items():
         block = sharing_copy(base)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is measured: every way to compute an operation, by its name."""
+"""The contestants: every way to compute an operation, by its name."""
 
 from fusednorm.measure.contestants import of_torch, ours, peers
 from fusednorm.measure.contestants.contestant import EPS, Contestant, Norm, Way

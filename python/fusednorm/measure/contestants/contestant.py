@@ -28,7 +28,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Contestant:
-    """Who computes some of the operations, and what that needs."""
+    """A library that computes some of the operations, and what it needs."""
 
     name: str
     ways: Mapping[str, Way]  # by operation
