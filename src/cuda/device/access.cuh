@@ -72,34 +72,37 @@ __device__ __forceinline__ void store_words(std::byte* base, const Word* from) {
   }
 }
 
-/// Two neighbouring elements, an access each; zero, or nothing, for those that do not exist.
+/// Two elements, an access each, the second `apart` bytes behind the first; zero, or nothing, for
+/// those that do not exist.
 template <int size>
-__device__ __forceinline__ void load_pair(Word<size>* to, const std::byte* at, bool first,
-                                          bool second) {
+__device__ __forceinline__ void load_pair(Word<size>* to, const std::byte* at, int apart,
+                                          bool first, bool second) {
+  using Element = std::conditional_t<size == 2, std::uint16_t, Word<size>>;
+  const auto* one = reinterpret_cast<const Element*>(at);
+  const auto* other = reinterpret_cast<const Element*>(at + apart);
   if constexpr (size == 2) {
-    const auto* halves = reinterpret_cast<const std::uint16_t*>(at);
     std::uint32_t low = 0, high = 0;
-    if (first) low = halves[0];
-    if (second) high = halves[1];
+    if (first) low = *one;
+    if (second) high = *other;
     to[0] = low | high << 16;
   } else {
-    const auto* words = reinterpret_cast<const Word<size>*>(at);
     to[0] = to[1] = 0;
-    if (first) to[0] = words[0];
-    if (second) to[1] = words[1];
+    if (first) to[0] = *one;
+    if (second) to[1] = *other;
   }
 }
 template <int size>
-__device__ __forceinline__ void store_pair(std::byte* at, const Word<size>* from, bool first,
-                                           bool second) {
+__device__ __forceinline__ void store_pair(std::byte* at, int apart, const Word<size>* from,
+                                           bool first, bool second) {
+  using Element = std::conditional_t<size == 2, std::uint16_t, Word<size>>;
+  auto* one = reinterpret_cast<Element*>(at);
+  auto* other = reinterpret_cast<Element*>(at + apart);
   if constexpr (size == 2) {
-    auto* halves = reinterpret_cast<std::uint16_t*>(at);
-    if (first) halves[0] = static_cast<std::uint16_t>(from[0]);
-    if (second) halves[1] = static_cast<std::uint16_t>(from[0] >> 16);
+    if (first) *one = static_cast<std::uint16_t>(from[0]);
+    if (second) *other = static_cast<std::uint16_t>(from[0] >> 16);
   } else {
-    auto* words = reinterpret_cast<Word<size>*>(at);
-    if (first) words[0] = from[0];
-    if (second) words[1] = from[1];
+    if (first) *one = from[0];
+    if (second) *other = from[1];
   }
 }
 
@@ -121,8 +124,9 @@ __device__ __forceinline__ void each_vector(Bytes* from, Extent extent, const Bo
 }
 
 /// all(k, at, offset) for each vector that exists, part(k, at, left) where `left` elements of it
-/// do, none(k) where none does.
-template <typename Tile, int size, typename Bytes, typename All, typename Part, typename None>
+/// do, which only interleaved rows have, none(k) where none does.
+template <typename Tile, int size, Access access, typename Bytes, typename All, typename Part,
+          typename None>
 __device__ __forceinline__ void each_of_row(Bytes* from, Extent extent, const All& all,
                                             const Part& part, const None& none) {
   each_vector<Tile, size>(from, extent, [&](auto k, Bytes* at, auto offset) {
@@ -131,7 +135,7 @@ __device__ __forceinline__ void each_of_row(Bytes* from, Extent extent, const Al
     } else {
       const int left = extent.left<Tile>(k.value);
       if (left > 0) {
-        if (left >= Tile::vector)
+        if (access != Access::interleaved || left >= Tile::vector)
           all(k, at, offset);
         else
           part(k, at + offset.value, left);
@@ -142,22 +146,28 @@ __device__ __forceinline__ void each_of_row(Bytes* from, Extent extent, const Al
   });
 }
 
-/// How a kernel reads and writes a lane's part of a row: all of it in vectors; in vectors as far as
-/// it exists; or element by element, where rows do not start on a vector's boundary.
-enum class Access { whole, vectors, elements };
 template <Access access>
 using AccessAs = std::integral_constant<Access, access>;
 
 /// body(AccessAs<…>()), for what the row allows.
 template <typename Tile, bool full, typename Body>
 __device__ __forceinline__ void with_access(Extent extent, const Body& body) {
-  if (full || (!Tile::last_only && extent.complete && extent.vectorised))
+  if constexpr (full) {
     body(AccessAs<Access::whole>());
-  else if (extent.vectorised)
-    body(AccessAs<Access::vectors>());
-  else
+  } else if (extent.access == Access::interleaved) {
+    body(AccessAs<Access::interleaved>());
+  } else if (extent.access == Access::elements) {
     body(AccessAs<Access::elements>());
+  } else if (!Tile::last_only && extent.complete) {
+    body(AccessAs<Access::whole>());
+  } else {
+    body(AccessAs<Access::vectors>());
+  }
 }
+
+/// Bytes from one element of a vector to its next.
+template <typename Tile, int size, Access access>
+inline constexpr int bytes_apart = access == Access::interleaved ? Tile::apart* size : size;
 
 /// A lane's part of a tile from memory; `from` is the lane's first column. Columns that do not
 /// exist are zero.
@@ -166,6 +176,7 @@ __device__ __forceinline__ void load_tile_words(Words<Tile, size>& words, const 
                                                 Extent extent) {
   constexpr int vector = Tile::vector, in_pair = pair_words<size>,
                 vector_words = vector / 2 * in_pair;
+  constexpr int apart = bytes_apart<Tile, size, access>;
   const auto whole = [&](auto k, const std::byte* at, auto offset) {
     load_words<vector_words, offset.value>(words + k.value * vector_words, at);
   };
@@ -173,14 +184,14 @@ __device__ __forceinline__ void load_tile_words(Words<Tile, size>& words, const 
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
       load_pair<size>(words + k.value * vector_words + j / 2 * in_pair,
-                      at + offset.value + j * size, true, true);
+                      at + offset.value + j * apart, apart, true, true);
     }
   };
   const auto part = [&](auto k, const std::byte* at, int left) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      load_pair<size>(words + k.value * vector_words + j / 2 * in_pair, at + j * size, j < left,
-                      j + 1 < left);
+      load_pair<size>(words + k.value * vector_words + j / 2 * in_pair, at + j * apart, apart,
+                      j < left, j + 1 < left);
     }
   };
   const auto none = [&](auto k) {
@@ -190,9 +201,9 @@ __device__ __forceinline__ void load_tile_words(Words<Tile, size>& words, const 
   if constexpr (access == Access::whole)
     each_vector<Tile, size>(from, extent, whole);
   else if constexpr (access == Access::vectors)
-    each_of_row<Tile, size>(from, extent, whole, part, none);
+    each_of_row<Tile, size, access>(from, extent, whole, part, none);
   else
-    each_of_row<Tile, size>(from, extent, one_by_one, part, none);
+    each_of_row<Tile, size, access>(from, extent, one_by_one, part, none);
 }
 
 template <typename Tile, int size, Access access>
@@ -200,30 +211,31 @@ __device__ __forceinline__ void store_tile_words(std::byte* to, const Words<Tile
                                                  Extent extent) {
   constexpr int vector = Tile::vector, in_pair = pair_words<size>,
                 vector_words = vector / 2 * in_pair;
+  constexpr int apart = bytes_apart<Tile, size, access>;
   const auto whole = [&](auto k, std::byte* at, auto offset) {
     store_words<vector_words, offset.value>(at, words + k.value * vector_words);
   };
   const auto one_by_one = [&](auto k, std::byte* at, auto offset) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      store_pair<size>(at + offset.value + j * size,
+      store_pair<size>(at + offset.value + j * apart, apart,
                        words + k.value * vector_words + j / 2 * in_pair, true, true);
     }
   };
   const auto part = [&](auto k, std::byte* at, int left) {
 #pragma unroll
     for (int j = 0; j < vector; j += 2) {
-      store_pair<size>(at + j * size, words + k.value * vector_words + j / 2 * in_pair, j < left,
-                       j + 1 < left);
+      store_pair<size>(at + j * apart, apart, words + k.value * vector_words + j / 2 * in_pair,
+                       j < left, j + 1 < left);
     }
   };
   const auto none = [](auto) {};
   if constexpr (access == Access::whole)
     each_vector<Tile, size>(to, extent, whole);
   else if constexpr (access == Access::vectors)
-    each_of_row<Tile, size>(to, extent, whole, part, none);
+    each_of_row<Tile, size, access>(to, extent, whole, part, none);
   else
-    each_of_row<Tile, size>(to, extent, one_by_one, part, none);
+    each_of_row<Tile, size, access>(to, extent, one_by_one, part, none);
 }
 
 /// The same with conversion.

@@ -7,6 +7,7 @@
 #include "device/rows.h"
 #include "fusednorm/cuda.h"
 #include "fusednorm/problem.h"
+#include "plan/geometry.h"
 
 namespace fusednorm::cuda {
 
@@ -38,7 +39,7 @@ struct ForwardArguments {
   int vectors;     ///< of a lane, by the geometry; a kernel may have room for more
   int lanes_log2;  ///< narrow rows: lanes a row
   int blocks_per_row;
-  int vectorised;  ///< every row of every array starts on a vector's boundary
+  Access access;  ///< of the rows of every array; never `whole`
   int plain;  ///< no residual, y in the row's dtype, rounded once: kernels of whole rows know no
               ///< other
   Operation operation;
@@ -73,7 +74,7 @@ struct BackwardArguments {
   int vectors;
   int lanes_log2;
   int blocks_per_row;
-  int vectorised;
+  Access access;
   int plain;  ///< dy and dx in the row's dtype, no ds, no dresidual
   Operation operation;
   DType row_dtype;

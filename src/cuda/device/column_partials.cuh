@@ -61,7 +61,7 @@ __device__ __forceinline__ void leave_partials(const BackwardArguments& a, uint4
     // One loop for both, so that the code that writes a row of partials exists once.
     std::byte* out = static_cast<std::byte*>(a.partials) +
                      (partial * a.cols + first) * static_cast<int>(sizeof(C));
-    extent.vectorised = a.cols * sizeof(C) % vector_bytes == 0;
+    if (extent.access == Access::elements) extent.access = Access::vectors;
 #pragma unroll 1
     for (int which = 0; which < 2; ++which) {
       store_partials<Tile>(out, dgamma, extent);

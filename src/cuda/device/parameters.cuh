@@ -19,7 +19,8 @@ __device__ __forceinline__ void load_parameter(typename Tile::Values& values,
     fill(values, both(otherwise));
     return;
   }
-  extent.vectorised = parameters.vectorised != 0;
+  if (extent.access != Access::interleaved)
+    extent.access = parameters.vectorised != 0 ? Access::vectors : Access::elements;
   with_size<Tile>(static_cast<int>(size_of(parameters.dtype)), [&](auto size) {
     load_tile<Tile, false, size.value>(values, table + first * size.value, parameters.dtype,
                                        extent);

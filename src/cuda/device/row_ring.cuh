@@ -65,7 +65,7 @@ __device__ __forceinline__ void copy_async(unsigned to, const void* from) {
 #endif
 }
 
-/// Starts copying a lane's part of a row of an array to `slot`. `full`: all of it exists.
+/// Starts copying a lane's part of a row of whole vectors to `slot`. `full`: all of it exists.
 template <typename Tile, int size, bool full>
 __device__ __forceinline__ void copy_tile(unsigned slot, const std::byte* from, Extent extent) {
   constexpr int planes = vector_planes<Tile, size>, bytes = Tile::vector * size / planes;
@@ -77,11 +77,10 @@ __device__ __forceinline__ void copy_tile(unsigned slot, const std::byte* from, 
                    offset.value + p.value * bytes>(slot, at);
       });
     } else {
-      const int there = max(0, min(extent.left<Tile>(k.value), Tile::vector)) * size;
+      const int there = extent.left<Tile>(k.value) > 0 ? bytes : 0;
       pieces([&](auto p) {
         copy_async<bytes, (k.value * planes + p.value) * plane_bytes,
-                   offset.value + p.value * bytes>(
-            slot, at, planes == 1 ? there : max(0, min(there - p.value * bytes, bytes)));
+                   offset.value + p.value * bytes>(slot, at, there);
       });
     }
   });

@@ -23,7 +23,8 @@ using Compute = std::conditional_t<std::is_same_v<S, double>, double, float>;
 /// across the group's lanes or, `spread`, as far apart as Extent::pitch says: across all lanes of a
 /// row of several warps, so that only the last vector of a lane can be incomplete, or across a
 /// number of lanes that is known at run time. The first `always` are complete in every row; the
-/// geometry sees to it.
+/// geometry sees to it. The elements of a vector are neighbouring columns or, interleaved, a column
+/// of every lane apart: the vectors of all lanes are the same columns either way.
 template <typename S, int lanes_, int vectors_, int always_ = 0, bool spread_ = false>
 struct Tile {
   using Storage = S;
@@ -33,6 +34,10 @@ struct Tile {
   static constexpr int always = always_;
   static constexpr bool spread = spread_;
   static constexpr bool last_only = always > 0;  ///< only the last vector may be incomplete
+  /// Columns from one element of an interleaved vector to its next; 1: they are not interleaved
+  /// after all. So it is where the number of lanes is not known, in rows of 64 columns and less,
+  /// and in f64, whose vectors are two elements.
+  static constexpr int apart = sizeof(S) < 8 && (!spread || lanes == warp_lanes) ? lanes : 1;
   static constexpr int vector = vector_bytes / static_cast<int>(sizeof(S));
   static constexpr int elements = vectors * vector;
   static constexpr int pairs = elements / 2;
@@ -81,52 +86,68 @@ __device__ __forceinline__ std::int64_t found_anew(std::int64_t value) {
   return value;
 }
 
-/// What of a lane's part of a tile exists and how it may be accessed. Element j of vector k exists
-/// where k * pitch + j is below `count`.
+template <int value>
+inline constexpr int log2_constant = value == 1 ? 0 : 1 + log2_constant<value / 2>;
+template <>
+inline constexpr int log2_constant<1> = 0;
+
+/// The first column of a lane, from where its group of lanes begins.
+template <typename Tile>
+__device__ __forceinline__ int first_column(int lane, Access access) {
+  return access == Access::interleaved && Tile::apart > 1 ? lane : lane * Tile::vector;
+}
+
+/// What of a lane's part of a tile exists and how it may be accessed.
 struct Extent {
-  int count;
+  int count;      ///< elements that the lane would have if it had any number of vectors
   int last;       ///< what count leaves for the last vector
+  int step;       ///< what count falls by from one vector to the next
   int pitch;      ///< columns from one vector of a lane to its next
   bool complete;  ///< everything exists, in all lanes of the warp
-  bool vectorised;
+  Access access;
 
+  /// Of a lane whose first column is `cols` columns before the end.
   template <typename Tile>
-  static __device__ __forceinline__ Extent make(int count, int pitch, bool complete,
-                                                bool vectorised) {
-    return {count, kept(count - (Tile::vectors - 1) * pitch), pitch, complete, vectorised};
+  static __device__ __forceinline__ Extent make(int cols, int pitch, bool complete, Access access) {
+    // Of an interleaved row the next element is `apart` columns further, of others the next column
+    // as far as there are vectors.
+    const bool interleaved = access == Access::interleaved && Tile::apart > 1;
+    const int count = interleaved ? (cols + Tile::apart - 1) >> log2_constant<Tile::apart> : cols;
+    const int step = interleaved ? pitch >> log2_constant<Tile::apart> : pitch;
+    return {count, kept(count - (Tile::vectors - 1) * step), step, pitch, complete, access};
   }
 
   /// Of a segment on `lanes` lanes, `left` columns before the row's end and `most` columns long.
   template <typename Tile>
   static __device__ __forceinline__ Extent of(std::int64_t left, int most, int lanes, int lane,
-                                              bool vectorised) {
+                                              Access access) {
     const int cols = left >= most ? most : left > 0 ? static_cast<int>(left) : 0;
-    return make<Tile>(cols - lane * Tile::vector, lanes * Tile::vector,
-                      cols == lanes * Tile::elements, vectorised);
+    return make<Tile>(cols - first_column<Tile>(lane, access), lanes * Tile::vector,
+                      cols == lanes * Tile::elements, access);
   }
   template <typename Tile>
-  static __device__ __forceinline__ Extent of(std::int64_t left, int lane, bool vectorised) {
-    return of<Tile>(left, Tile::cols, Tile::lanes, lane, vectorised);
+  static __device__ __forceinline__ Extent of(std::int64_t left, int lane, Access access) {
+    return of<Tile>(left, Tile::cols, Tile::lanes, lane, access);
   }
 
   /// Of a row that is spread over `warps` warps, of which this is `warp`; it may be none of them.
   template <typename Tile>
   static __device__ __forceinline__ Extent spread(int cols, int warp, int warps, int lane,
-                                                  bool vectorised) {
+                                                  Access access) {
     const int pitch = warps * Tile::pitch, first = warp * Tile::pitch;
-    const bool exists = warp < warps;
-    return make<Tile>(exists ? cols - first - lane * Tile::vector : 0, pitch,
-                      exists && cols >= (Tile::vectors - 1) * pitch + first + Tile::pitch,
-                      vectorised);
+    if (warp >= warps) return {0, 0, 0, pitch, false, access};
+    return make<Tile>(cols - first - first_column<Tile>(lane, access), pitch,
+                      cols >= (Tile::vectors - 1) * pitch + first + Tile::pitch, access);
   }
 
   /// Of a row that is not there.
-  __device__ __forceinline__ Extent none() const { return {0, 0, pitch, false, vectorised}; }
+  __device__ __forceinline__ Extent none() const { return {0, 0, 0, pitch, false, access}; }
 
-  /// For vector `k`.
+  /// Elements of vector `k` that exist: the first ones. More than a vector has, or below 0, for all
+  /// or none.
   template <typename Tile>
   __device__ __forceinline__ int left(int k) const {
-    return k == Tile::vectors - 1 ? last : count - k * (Tile::spread ? pitch : Tile::pitch);
+    return k == Tile::vectors - 1 ? last : count - k * step;
   }
 };
 
@@ -185,18 +206,22 @@ struct WidePlace {
 
   template <typename Arguments>
   __device__ __forceinline__ WidePlace(const Arguments& a, int segment, int lane)
-      : first(segment * Tile::cols + lane * Tile::vector),
-        extent{Tile::cols - lane * Tile::vector, Tile::vector, Tile::pitch, true, true} {
+      : first(segment * Tile::cols + lane * Tile::vector), extent{Tile::cols - lane * Tile::vector,
+                                                                  Tile::vector,
+                                                                  Tile::pitch,
+                                                                  Tile::pitch,
+                                                                  true,
+                                                                  Access::vectors} {
     if constexpr (!whole) {
       const int cols = static_cast<int>(a.cols), segments = static_cast<int>(a.segments);
       const int segment_cols = a.vectors * Tile::pitch;
       if (cols == segments * segment_cols) {
-        first = segment * segment_cols + lane * Tile::vector;
+        first = segment * segment_cols + lane * Tile::vector;  // whole vectors
         extent = Extent::of<Tile>(cols - segment * segment_cols, segment_cols, warp_lanes, lane,
-                                  a.vectorised != 0);
+                                  a.access);
       } else {
-        first = segment * Tile::pitch + lane * Tile::vector;
-        extent = Extent::spread<Tile>(cols, segment, segments, lane, a.vectorised != 0);
+        first = segment * Tile::pitch + first_column<Tile>(lane, a.access);
+        extent = Extent::spread<Tile>(cols, segment, segments, lane, a.access);
       }
     }
   }

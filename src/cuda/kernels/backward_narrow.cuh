@@ -49,10 +49,11 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
   const RowLanes<lanes_> lanes(a.lanes_log2);
   const int lane = lanes.lane(), in_warp = lanes.row_in_warp(),
             rows_per_warp = lanes.rows_per_warp();
-  const int first = lane * T::vector;
+  const int first = first_column<T>(lane, a.access);
   const Extent every =
-      Extent::of<T>(a.cols, lanes.count * T::elements, lanes.count, lane, a.vectorised != 0);
-  const bool whole = !from_y && a.vectorised && a.plain && a.cols == lanes.count * T::elements;
+      Extent::of<T>(a.cols, lanes.count * T::elements, lanes.count, lane, a.access);
+  const bool whole =
+      !from_y && a.access == Access::vectors && a.plain && a.cols == lanes.count * T::elements;
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
   const unsigned writer = blockIdx.x % static_cast<unsigned>(a.writers);
   // Each warp takes rows_per_warp neighbouring rows; rows that are left over at the end go to the
@@ -70,7 +71,10 @@ __global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_thread
     // and that are whole.
     const int block_rows = rows_of_thread(block_index, count, a);
     const int own_rows = rows_of_thread(index, count, a);
-    const int whole_rows = whole ? rows_of_thread(warp_index + rows_per_warp - 1, count, a) : 0;
+    const int whole_rows = !whole ? 0
+                           : lanes_ == warp_lanes
+                               ? own_rows
+                               : rows_of_thread(warp_index + rows_per_warp - 1, count, a);
     const auto row_of = [&](int i) { return a.map.row_of(group, index + i * a.index_step); };
     ring.begin(a, own_rows, row_of, first, every);
     typename T::Values gamma, dgamma, dbeta;

@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(Backward
     const std::int64_t partial = item / strips, group = partial / a.chunks;
     const std::int64_t segment = item % strips * strip_warps + threadIdx.x / warp_lanes;
     if (segment >= a.segments) continue;
-    const std::int64_t first = segment * T::cols + lane * T::vector;
-    const Extent extent = Extent::of<T>(a.cols - segment * T::cols, lane, a.vectorised != 0);
+    const std::int64_t first = segment * T::cols + first_column<T>(lane, a.access);
+    const Extent extent = Extent::of<T>(a.cols - segment * T::cols, lane, a.access);
     typename T::Values gamma, dgamma, dbeta;
     shared.load(a, gamma, group * a.cols + first, extent);
     fill(dgamma, both(C(0)));
@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(strip_threads, 1)
     __syncthreads();
     const std::int64_t begin = item % parts * strip_segments;
     for (int s = warp; s < strip_segments && begin + s < a.segments; s += strip_warps) {
-      const std::int64_t first = (begin + s) * T::cols + lane * T::vector;
-      const Extent extent = Extent::of<T>(a.cols - (begin + s) * T::cols, lane, a.vectorised != 0);
+      const std::int64_t first = (begin + s) * T::cols + first_column<T>(lane, a.access);
+      const Extent extent = Extent::of<T>(a.cols - (begin + s) * T::cols, lane, a.access);
       typename T::Values gamma, unused;
       shared.load(a, gamma, a.map.group_of(row) * a.cols + first, extent);
       BackwardRow<T, from_y> here;

@@ -17,17 +17,17 @@ struct Segment {
   int lane;
 
   __device__ __forceinline__ std::int64_t first(std::int64_t segment) const {
-    return segment * Tile::cols + lane * Tile::vector;
+    return segment * Tile::cols + first_column<Tile>(lane, a.access);
   }
   __device__ __forceinline__ Extent extent(std::int64_t segment) const {
-    return Extent::of<Tile>(a.cols - segment * Tile::cols, lane, a.vectorised != 0);
+    return Extent::of<Tile>(a.cols - segment * Tile::cols, lane, a.access);
   }
   __device__ __forceinline__ SegmentCols<std::int64_t> cols_of() const {
     return {0, Tile::cols, a.cols};
   }
   __device__ __forceinline__ SegmentMoments<C> moments_of(typename Tile::Values& values,
-                                                          Extent here) const {
-    const int cols = here.count + lane * Tile::vector;
+                                                          std::int64_t segment, Extent here) const {
+    const int cols = cols_of()(segment);
     const RowLanes<warp_lanes> lanes(0);
     return tile_moments<Tile, false>(values, here, lanes, a.operation, C(1) / static_cast<C>(cols),
                                      Pivot<Tile>(here, lanes));
@@ -38,7 +38,7 @@ struct Segment {
     const Extent here = extent(segment);
     load_row<Tile, false>(values, FromMemory<Tile, false>{here}, a,
                           row_address(a.x, a.map, row, first(segment)), row, first(segment), here);
-    return moments_of(values, here);
+    return moments_of(values, segment, here);
   }
 
   __device__ __forceinline__ void finish(std::int64_t row, std::int64_t segment,
@@ -47,7 +47,7 @@ struct Segment {
     const Extent here = extent(segment);
     const std::int64_t column = first(segment);
     reload_row<Tile>(values, a, row, column, here);
-    const SegmentMoments<C> own = moments_of(values, here);
+    const SegmentMoments<C> own = moments_of(values, segment, here);
     load_parameters<Tile, true>(gamma, a.parameters, a.map.group_of(row) * a.cols + column, here,
                                 [&](const auto& loaded) {
 #pragma unroll

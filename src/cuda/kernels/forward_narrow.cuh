@@ -102,9 +102,9 @@ __global__ void __launch_bounds__(
                  keep_beta = narrow_keeps_beta(registers, sizeof(S));
   extern __shared__ uint4 dynamic_shared[];
   const RowLanes<lanes_> lanes(a.lanes_log2);
-  const int cols = static_cast<int>(a.cols), lane = lanes.lane(), first = lane * T::vector;
-  const Extent every =
-      Extent::of<T>(cols, lanes.count * T::elements, lanes.count, lane, a.vectorised != 0);
+  const int cols = static_cast<int>(a.cols), lane = lanes.lane(),
+            first = first_column<T>(lane, a.access);
+  const Extent every = Extent::of<T>(cols, lanes.count * T::elements, lanes.count, lane, a.access);
   std::int64_t row = static_cast<std::int64_t>(blockIdx.x) *
                          (narrow_threads / warp_lanes * lanes.rows_per_warp()) +
                      lanes.row_in_block();
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(
     y = kept(a.map.even_steps != 0 ? advance(y, a.y.step_bytes)
                                    : row_address(a.y, a.map, row, first));
   };
-  const int whole =
-      kept(static_cast<int>(a.vectorised && a.plain && cols == lanes.count * T::elements));
+  const int whole = kept(static_cast<int>(a.access == Access::vectors && a.plain &&
+                                          cols == lanes.count * T::elements));
   do {
     if (for_block)
       parameters.load_for_block(a, first, every);

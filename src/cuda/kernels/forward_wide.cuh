@@ -26,8 +26,8 @@ __device__ __forceinline__ auto cols_of_segments(const ForwardArguments& a, Exte
 /// there beta waits in (dynamic) shared memory; they are spread over all warps, so that only the
 /// last vector asks what exists, unless the kernel is `roomy`.
 template <typename S, int vectors, bool clustered, bool whole, bool roomy>
-__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads, clustered ? 2 : 1)
-    forward_wide(ForwardArguments a) {
+__global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads,
+                                  clustered&& whole ? 2 : 1) forward_wide(ForwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
   using T = WideTile<S, vectors, roomy, whole>;
   using C = typename T::C;

@@ -48,6 +48,18 @@ struct Geometry {
   }
 };
 
+/// How a lane's part of a row is read and written: all of it in whole vectors; those vectors that
+/// exist; element by element, where rows of whole vectors do not start on a vector's boundary; or
+/// `interleaved`, for rows that are not whole vectors. There the elements of a lane's vector lie a
+/// column of every lane apart, so that an access of all lanes still touches neighbouring columns:
+/// of bf16 64 bytes in a piece, where elements side by side would touch 16 sectors for as many.
+enum class Access : int { whole, vectors, elements, interleaved };
+
+/// A function of cols and dtype alone, for it decides the order of a row's sums.
+FUSEDNORM_HOST_DEVICE constexpr bool interleaves(std::int64_t cols, int element) {
+  return cols % (vector_bytes / element) != 0;
+}
+
 FUSEDNORM_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }

@@ -117,7 +117,7 @@ inline Ring forward_wide_ring(const ForwardProblem& p, const Launch& l, bool who
   if (!has_ring(size_of(row_dtype(p)), false)) return {};
   return ring_of(forward_planes(p, forward_wide_vectors(p, clustered, whole)), l.threads_per_block,
                  forward_wide_shared(p, l.threads_per_block, clustered, whole) + most_static_bytes,
-                 resident_blocks(clustered ? cluster_threads : l.threads_per_block),
+                 clustered && !whole ? 1 : resident_blocks(l.threads_per_block),
                  divide_up(p.rows, l.blocks / l.blocks_per_row), device);
 }
 

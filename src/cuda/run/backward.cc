@@ -57,7 +57,7 @@ void set_rows(BackwardArguments& a, const BackwardPlan& plan, const BackwardBuff
   const std::int64_t row_step = row_step_of(a.map, a.index_step);
   a.statistics_step = row_step * static_cast<std::int64_t>(size_of(compute_dtype(p.x_dtype)));
   set_steps(a.map, row_step, {&a.dy, &a.source, &a.dx, &a.ds, &a.dresidual});
-  a.vectorised = aligned_rows(a.map, row, {&a.dy, &a.source, &a.dx, &a.ds, &a.dresidual});
+  a.access = access_of(a.map, p.cols, row, {&a.dy, &a.source, &a.dx, &a.ds, &a.dresidual});
 }
 
 BackwardArguments arguments_of(const BackwardPlan& plan, const BackwardBuffers& buffers,
@@ -80,7 +80,7 @@ BackwardArguments arguments_of(const BackwardPlan& plan, const BackwardBuffers& 
   a.vectors = g.vectors;
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = plan.launch.blocks_per_row;
-  a.ring = ring_of(plan.launch, a.vectorised != 0);
+  a.ring = ring_of(plan.launch, a.access == Access::vectors);
   a.plain = is_plain(p);
   a.operation = p.operation;
   a.row_dtype = row_dtype(p);
@@ -103,7 +103,8 @@ Status run(const BackwardPlan& plan, const BackwardBuffers& buffers, Workspace w
   const BackwardLayout layout(plan, workspace.data);
   BackwardArguments arguments = arguments_of(plan, buffers, layout);
   void* first[] = {&arguments};
-  if (auto status = launch("backward", plan.launch, arguments.vectorised != 0, first, stream);
+  if (auto status =
+          launch("backward", plan.launch, arguments.access == Access::vectors, first, stream);
       !status) {
     return status;
   }

@@ -55,8 +55,8 @@ ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buf
   a.vectors = g.vectors;
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = l.blocks_per_row;
-  a.vectorised = aligned_rows(a.map, row_dtype(p), {&a.x, &a.y, &a.residual, &a.sum});
-  a.ring = ring_of(l, a.vectorised != 0);
+  a.access = access_of(a.map, p.cols, row_dtype(p), {&a.x, &a.y, &a.residual, &a.sum});
+  a.ring = ring_of(l, a.access == Access::vectors);
   a.plain = is_plain(p);
   a.operation = p.operation;
   a.rounding = p.rounding;
@@ -77,7 +77,7 @@ Status run(const ForwardPlan& plan, const ForwardBuffers& buffers, Workspace wor
   if (p.cols == 0) return fill_undefined(p, buffers, stream);
   ForwardArguments arguments = arguments_of(plan, buffers, workspace);
   void* pointers[] = {&arguments};
-  const bool aligned_rows = arguments.vectorised != 0;
+  const bool aligned_rows = arguments.access == Access::vectors;
   if (auto status = launch("forward", plan.launch, aligned_rows, pointers, stream); !status)
     return status;
   if (plan.second.kernel == Kernel::none) return {};

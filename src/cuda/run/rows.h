@@ -40,10 +40,11 @@ inline void set_steps(RowMap& map, std::int64_t row_step, std::initializer_list<
   }
 }
 
-/// Whole vectors may be read and written: every row starts on a vector's boundary. A vector has as
-/// many elements as 16 bytes of `row` have.
-inline bool aligned_rows(const RowMap& map, DType row,
-                         std::initializer_list<const RowArray*> arrays) {
+/// How rows of `cols` columns may be read and written: in vectors, which have as many elements as
+/// 16 bytes of `row` have, where every row of every array starts on a vector's boundary.
+inline Access access_of(const RowMap& map, std::int64_t cols, DType row,
+                        std::initializer_list<const RowArray*> arrays) {
+  if (interleaves(cols, static_cast<int>(size_of(row)))) return Access::interleaved;
   for (const RowArray* array : arrays) {
     if (array->data == nullptr) continue;
     const std::int64_t bytes = std::min<std::int64_t>(
@@ -51,10 +52,10 @@ inline bool aligned_rows(const RowMap& map, DType row,
         vector_bytes / static_cast<std::int64_t>(size_of(row)) * array->element_bytes);
     if (reinterpret_cast<std::uintptr_t>(array->data) % bytes != 0 ||
         array->row_bytes % bytes != 0 || (map.inner_rows > 0 && array->outer_bytes % bytes != 0)) {
-      return false;
+      return Access::elements;
     }
   }
-  return true;
+  return Access::vectors;
 }
 
 template <typename Problem>
