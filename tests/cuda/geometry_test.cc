@@ -30,7 +30,9 @@ TEST(Geometry, EveryWidthIsCoveredWithoutAnEmptySegment) {
         if (g.segments > max_block_segments) {
           EXPECT_LT((g.segments - 1) * g.segment_cols(), cols) << cols;
         }
-        EXPECT_LE(g.vectors * g.vector_elements, longest_lane(element, registers));
+        EXPECT_LE(g.vectors * g.vector_elements, g.segments == 1
+                                                     ? longest_warp_lane(element, registers)
+                                                     : longest_lane(element, registers));
         if (g.lanes < warp_lanes) {
           EXPECT_EQ(g.segments, 1);
         }

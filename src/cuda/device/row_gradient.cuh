@@ -116,11 +116,6 @@ struct BackwardRow {
   }
 };
 
-/// Whether a lane has registers for gamma beside x, dy and the column sums.
-template <typename Tile>
-inline constexpr bool gamma_fits = Tile::elements* static_cast<int>(sizeof(typename Tile::C) /
-                                                                    4) <= backward_lane_registers;
-
 /// Whether any gradient of rows is wanted.
 __device__ __forceinline__ bool wants_rows(const BackwardArguments& a) {
   return a.dx.data != nullptr || a.dresidual.data != nullptr;

@@ -41,6 +41,7 @@ struct Tile {
   static constexpr int vector = vector_bytes / static_cast<int>(sizeof(S));
   static constexpr int elements = vectors * vector;
   static constexpr int pairs = elements / 2;
+  static constexpr int registers = elements * static_cast<int>(sizeof(C) / 4);
   /// Of the compute type, 16 bytes each.
   static constexpr int pairs_per_piece = vector_bytes / static_cast<int>(2 * sizeof(C));
   static constexpr int pieces = pairs / pairs_per_piece;

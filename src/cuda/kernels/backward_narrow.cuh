@@ -36,15 +36,14 @@ __device__ __forceinline__ void sum_over_rows_of_warp(typename Tile::Values& dga
 /// `lanes` lanes a row; 0: as many as a.lanes_log2 says, up to 16. One block a multiprocessor: as
 /// few partial sums as there can be.
 template <typename S, int lanes_, int vectors, bool from_y, bool roomy>
-__global__ void __launch_bounds__(gamma_fits<Tile<S, 32, vectors>> ? wide_threads
-                                                                   : stretched_threads,
-                                  1) backward_narrow(BackwardArguments a) {
+__global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registers), 1)
+    backward_narrow(BackwardArguments a) {
   using T = Tile<S, lanes_ == 0 ? warp_lanes / 2 : lanes_, vectors,
                  lanes_ == warp_lanes && !roomy ? vectors - 1 : 0, lanes_ == 0>;
   using C = typename T::C;
   if (a.partials != nullptr) let_next_launch_start();
   extern __shared__ uint4 dynamic_shared[];
-  const BackwardShared<T, from_y, !gamma_fits<T>> shared(
+  const BackwardShared<T, from_y, backward_keeps_gamma(T::registers)> shared(
       behind_ring<T, from_y>(dynamic_shared, a.ring));
   const RowLanes<lanes_> lanes(a.lanes_log2);
   const int lane = lanes.lane(), in_warp = lanes.row_in_warp(),

@@ -11,9 +11,9 @@ namespace fusednorm::cuda {
 /// Several warps, a group, a row; a segment a warp. A block has as many groups as it has room for.
 /// clustered: a cluster of blocks a row instead, one group each.
 template <typename S, int vectors, bool from_y, bool clustered, bool whole, bool roomy>
-__global__ void __launch_bounds__(clustered                                     ? cluster_threads
-                                  : gamma_fits<Tile<S, 32, vectors>> && !from_y ? wide_threads
-                                                                                : stretched_threads,
+__global__ void __launch_bounds__(clustered ? cluster_threads
+                                  : from_y  ? stretched_threads
+                                            : backward_threads(Tile<S, 32, vectors>::registers),
                                   clustered&& whole ? 2 : 1) backward_wide(BackwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
   if (a.partials != nullptr) let_next_launch_start();
@@ -31,8 +31,7 @@ __global__ void __launch_bounds__(clustered                                     
   const int segment = rank * warps + warp - row_group * warps;
   const WidePlace<T, whole> own(a, segment, lane);
   // Rows that are not whole segments need more registers to find their way.
-  const BackwardShared<T, from_y, !whole || !gamma_fits<T>> shared(
-      behind_ring<T, from_y>(dynamic_shared, a.ring));
+  const BackwardShared<T, from_y, !whole> shared(behind_ring<T, from_y>(dynamic_shared, a.ring));
   Sums::start(slots, a.blocks_per_row, blockDim.x / warp_lanes);
   Sums sums(slots, segments, segment, row_group, warps);
   const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));

@@ -12,16 +12,10 @@
 
 namespace fusednorm::cuda {
 
-template <typename C>
-constexpr int registers_of(int elements) {
-  return elements * static_cast<int>(sizeof(C) / 4);
-}
-
 /// Whether a lane of a row of several warps has registers for gamma beside x; if not, gamma and
 /// beta are read from shared memory for every row.
 template <typename Tile>
-inline constexpr bool gamma_fits_forward =
-    registers_of<typename Tile::C>(Tile::elements) <= forward_lane_registers;
+inline constexpr bool gamma_fits_forward = Tile::registers <= forward_lane_registers;
 
 /// gamma and beta of a lane's columns in a kernel that stays for many rows.
 template <typename Tile, bool keep_gamma, bool keep_beta>
@@ -92,14 +86,13 @@ using NarrowTile = Tile<S, lanes == 0 ? warp_lanes / 2 : lanes, vectors,
 /// `lanes` lanes a row; 0: as many as a.lanes_log2 says, up to 16. A whole warp gets as few vectors
 /// as the row needs, so that only the last can be incomplete, unless the kernel is `roomy`.
 template <typename S, int lanes_, int vectors, bool roomy>
-__global__ void __launch_bounds__(
-    narrow_threads, narrow_blocks(registers_of<Compute<S>>(Tile<S, 32, vectors>::elements),
-                                  sizeof(S))) forward_narrow(ForwardArguments a) {
+__global__ void __launch_bounds__(narrow_threads,
+                                  narrow_blocks(Tile<S, 32, vectors>::registers, sizeof(S)))
+    forward_narrow(ForwardArguments a) {
   using T = NarrowTile<S, lanes_, vectors, roomy>;
   using C = typename T::C;
-  constexpr int registers = registers_of<C>(T::elements);
-  constexpr bool keep_gamma = narrow_keeps_gamma(registers, sizeof(S)),
-                 keep_beta = narrow_keeps_beta(registers, sizeof(S));
+  constexpr bool keep_gamma = narrow_keeps_gamma(T::registers, sizeof(S)),
+                 keep_beta = narrow_keeps_beta(T::registers, sizeof(S));
   extern __shared__ uint4 dynamic_shared[];
   const RowLanes<lanes_> lanes(a.lanes_log2);
   const int cols = static_cast<int>(a.cols), lane = lanes.lane(),

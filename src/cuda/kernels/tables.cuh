@@ -39,10 +39,11 @@ struct Vectors {
   static constexpr int widest = widest_vectors(element, lane_registers);
   /// A quarter more, where that saves a warp.
   static constexpr int longest = longest_vectors(element, lane_registers, stretch);
+  static constexpr int longest_warp = longest_warp_vectors(element, lane_registers, stretch);
   /// The fewest that more than one warp can need: a column more than one stretched warp holds, over
   /// two.
   static constexpr int least_wide =
-      geometry_of(std::int64_t{warp_vector} * longest + 1, element, lane_registers, stretch)
+      geometry_of(std::int64_t{warp_vector} * longest_warp + 1, element, lane_registers, stretch)
           .vectors;
 };
 
@@ -58,7 +59,7 @@ KernelAddress pick_narrow(int lanes, int vectors, const Body& body) {
     return body(Constant<warp_lanes>(), Constant<Range::longest>(), std::true_type());
   } else {
     if (lanes == warp_lanes) {
-      return pick<Range::least_warp, Range::longest>(
+      return pick<Range::least_warp, Range::longest_warp>(
           vectors, [&](auto v) { return body(Constant<warp_lanes>(), v, No()); });
     }
     if (lanes == half) return body(Constant<half>(), Constant<Range::narrow>(), No());

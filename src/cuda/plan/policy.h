@@ -46,9 +46,7 @@ inline int backward_blocks_per_row(const BackwardProblem& p, std::int64_t segmen
 
 /// The most threads of a backward block: fewer where lanes hold more than usual.
 inline int most_backward_threads(const BackwardProblem& p) {
-  return stretched(backward_tile_bytes(p, false, false), backward_lane_registers)
-             ? stretched_threads
-             : wide_threads;
+  return backward_threads(backward_tile_bytes(p, false, false) / 4);
 }
 
 /// Backward blocks of `threads` threads that a multiprocessor's registers hold.

@@ -117,8 +117,8 @@ inline std::size_t backward_shared(const BackwardProblem& p, int threads, int gr
                                    bool clustered, bool whole) {
   const int bytes = backward_tile_bytes(p, clustered, whole);
   const bool ragged = backward_geometry(p).segments > 1 && !whole;
-  const int arrays = (p.source == Source::y ? 1 : 0) +
-                     (ragged || stretched(bytes, backward_lane_registers) ? 1 : 0);
+  const int arrays =
+      (p.source == Source::y ? 1 : 0) + (ragged || backward_keeps_gamma(bytes / 4) ? 1 : 0);
   return static_cast<std::size_t>(threads) * bytes * arrays +
          static_cast<std::size_t>(groups / 2) * (threads / groups) * 2 * bytes;
 }

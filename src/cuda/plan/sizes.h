@@ -37,9 +37,18 @@ constexpr bool wide_keeps_gamma(std::size_t element, bool clustered, bool whole)
 inline constexpr int long_threads = 384;
 /// Most threads of a block that works on one row: 512 leave each 128 of 64 K registers.
 inline constexpr int wide_threads = 512;
-/// Of a backward block whose lanes hold a quarter more than usual, or with rows of several warps in
-/// a backward from y: 128 registers do not suffice there; 384 threads leave each 168.
+/// Of a backward block whose lanes hold more than usual, or with rows of several warps in a
+/// backward from y: 128 registers do not suffice there; 384 threads leave each 168.
 inline constexpr int stretched_threads = 384;
+/// Threads of a backward block, for the registers that the tile of a lane takes: x, dy, gamma and
+/// both column sums are five such. Where lanes hold half as much again as usual, gamma waits in
+/// shared memory: four tiles of 24 leave 168 registers room, five do not.
+constexpr int backward_threads(int tile_registers) {
+  return tile_registers <= 16 ? wide_threads : stretched_threads;
+}
+constexpr bool backward_keeps_gamma(int tile_registers) {
+  return tile_registers > 20;
+}
 /// A block of a cluster has fewer: addressing other blocks' memory takes registers, and two such
 /// blocks fit a multiprocessor, so that one works while the other waits.
 inline constexpr int cluster_threads = 256;
