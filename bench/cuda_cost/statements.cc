@@ -60,6 +60,7 @@ Kind kind_of(const Words& words) {
     if (words.has("param") || words.has("const") || words.has("local")) return Kind::Free;
     return words.has_prefix("shared") ? Kind::SharedLoad : Kind::GlobalLoad;
   }
+  if (words.opcode() == "prefetch" && words.has("global") && words.has("L2")) return Kind::Prefetch;
   if (words.opcode() == "st") {
     if (words.has("param") || words.has("local")) return Kind::Free;
     if (words.has("async")) return Kind::RemoteStore;

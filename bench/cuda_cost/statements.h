@@ -22,6 +22,7 @@ enum class Kind : std::uint8_t {
   Shuffle,
   Barrier,      ///< of the block or the cluster, or an arrival at an mbarrier
   Wait,         ///< for an mbarrier or the cluster
+  Prefetch,     ///< into the L2
   CopyAsync,    ///< cp.async
   CopyCommit,   ///< of a group of cp.async or bulk copies
   CopyWait,     ///< for groups

@@ -7,6 +7,7 @@
 #include <memory>
 #include <queue>
 
+#include "replayed.h"
 #include "statements.h"
 
 namespace fusednorm::cost {
@@ -21,35 +22,6 @@ constexpr double memory_queue_cycles = 32;  // that loads, stores and shuffles m
 constexpr double branch_cycles = 4;         // until a warp issues what follows a branch
 constexpr double block_start_cycles = 300;  // from a block's end to the start of the next
 constexpr double start_skew_cycles = 400;   // multiprocessors do not start at once
-
-struct Warp;
-
-struct Signal {
-  std::uint32_t missing = 0;
-  double given = 0;
-  std::vector<Warp*> waiting;
-};
-
-struct Cluster {
-  std::vector<Signal> signals;
-  std::deque<Warp> warps;
-  std::size_t running = 0;
-  std::size_t set = 0;
-};
-
-struct Warp {
-  const std::vector<Op>* ops = nullptr;
-  std::size_t at = 0;
-  double ready = 0;  ///< when the next one may issue, units apart
-  double wake = 0;   ///< latency of the wait that it is in
-  bool waits = false;
-  Cluster* cluster = nullptr;
-  int scheduler = 0;
-  std::uint64_t last = 0;         ///< when it was chosen last, for the round robin
-  std::vector<double> registers;  ///< when each can be read
-  std::vector<double> copies;     ///< when each group of copies is there
-  double open_copies = 0;         ///< of the group that is not committed
-};
 
 class Replay {
  public:
@@ -119,6 +91,7 @@ class Replay {
       warp.scheduler =
           static_cast<int>(4 * multiprocessor + multiprocessors_[multiprocessor].warps++ % 4);
       warp.registers.assign(traced_.trace.register_count, 0);
+      warp.prefetches.resize(traced_.trace.array_count);
       ++cluster.running;
       ++running_;
       schedulers_[static_cast<std::size_t>(warp.scheduler)].warps.push_back(&warp);
@@ -225,6 +198,10 @@ class Replay {
     switch (op.cost->kind) {
       case Kind::GlobalLoad:
         result = load(m, step, queue(s, m, time, step.sectors / l1_sectors_a_cycle));
+        if (step.l2_sectors > 0) result = std::max(result, warp.prefetches[step.array].load());
+        break;
+      case Kind::Prefetch:
+        warp.prefetches[step.array].add(ask_l2(step, queue(s, m, time, step.sectors / l1_sectors_a_cycle)));
         break;
       case Kind::GlobalStore:
         store(s, m, step, queue(s, m, time, step.sectors / l1_sectors_a_cycle));
@@ -324,13 +301,18 @@ class Replay {
   /// When the sectors of a load are there.
   double load(Multiprocessor& m, const Step& step, double time) {
     if (step.l2_sectors == 0) return time + gpu_.l1_latency;
-    const double bytes = 32.0 * step.l2_sectors;
-    const double dram = prepared_.cached[step.array] ? 0 : 32.0 * step.new_sectors;
-    double done = memory_.load(time, bytes, dram);
+    double done = ask_l2(step, time);
     if (!unlimited_) {
-      m.load_port = std::max(m.load_port, time) + bytes / port_bytes_a_cycle;
+      m.load_port = std::max(m.load_port, time) + 32.0 * step.l2_sectors / port_bytes_a_cycle;
       done = std::max(done, m.load_port + gpu_.l2_latency);
     }
+    return done;
+  }
+
+  /// When the L2 has them.
+  double ask_l2(const Step& step, double time) {
+    const double dram = prepared_.cached[step.array] ? 0 : 32.0 * step.new_sectors;
+    const double done = memory_.load(time, 32.0 * step.l2_sectors, dram);
     if (dram > 0) flights_.push_back({time, done, dram});
     return done;
   }

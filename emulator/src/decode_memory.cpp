@@ -137,14 +137,18 @@ void no_operation(Warp&, const Instruction&, uint32_t) {}
 void add_memory_opcodes(OpcodeTable& table) {
   table["ld"] = table["ldu"] = decode_load;
   table["st"] = decode_store;
-  // Advice: nothing is done, and nothing can go wrong.
-  table["prefetch"] = [](Decoder&, Form& form, Instruction& out) {
+  // Advice: nothing is done, and nothing can go wrong; but a prefetch into the L2 is traffic.
+  table["prefetch"] = [](Decoder& d, Form& form, Instruction& out) {
     const bool local = form.take("local");
-    if (!local) form.ignore_one({"global"});
-    if (form.take_one({"L1", "L2"}) < 0 &&
-        (local || form.take_one({"L2::evict_last", "L2::evict_normal"}) < 0))
-      form.unsupported();
+    const bool global = !local && form.take("global");
     out.handler = no_operation;
+    if (form.take("L1")) return;
+    if (!form.take("L2") && (!global || form.take_one({"L2::evict_last", "L2::evict_normal"}) < 0))
+      form.unsupported();
+    if (!global) return;
+    d.address(d.operand(0), out);
+    out.in_flight = kClockNeeded;
+    out.handler = execute_prefetch;
   };
   table["prefetchu"] = [](Decoder&, Form& form, Instruction& out) {
     if (!form.take("L1")) form.unsupported();

@@ -206,6 +206,12 @@ void execute_strong_load(Warp& w, const Instruction& i, uint32_t active) {
   w.yielded = true;  // it may be a spin-wait: let the others run
 }
 
+void execute_prefetch(Warp& w, const Instruction& i, uint32_t active) {
+  uint64_t address[32];
+  lane_addresses(w, i, active, address);
+  w.loads.issue_unawaited(32 * prefetch_global(w, active, address));
+}
+
 void execute_store(Warp& w, const Instruction& i, uint32_t active) {
   uint64_t address[32];
   lane_addresses(w, i, active, address);

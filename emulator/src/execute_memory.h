@@ -14,6 +14,7 @@ void execute_load(Warp& w, const Instruction& i, uint32_t active);
 void execute_strong_load(Warp& w, const Instruction& i,
                          uint32_t active);  // volatile, relaxed, acquire
 void execute_store(Warp& w, const Instruction& i, uint32_t active);
+void execute_prefetch(Warp& w, const Instruction& i, uint32_t active);
 void load_kernel_parameter(Warp& w, const Instruction& i, uint32_t active);
 void load_slot(Warp& w, const Instruction& i, uint32_t active);
 void store_slot(Warp& w, const Instruction& i, uint32_t active);

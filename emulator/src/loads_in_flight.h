@@ -52,6 +52,11 @@ class LoadsInFlight {
 
   // A request of so many bytes; the ticket is never 0.
   uint64_t issue(uint64_t bytes);
+  // The same, that nobody waits for.
+  void issue_unawaited(uint64_t bytes) {
+    const uint64_t ticket = issue(bytes);
+    complete_at(ticket, arrival(ticket));
+  }
   // The same, awaited by the first use of the registers that the load writes.
   void issue_load(const Instruction& instruction, uint64_t bytes);
   // When a request arrives; 0 if it has been completed.

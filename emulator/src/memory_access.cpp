@@ -9,6 +9,7 @@
 #include "address_space.h"
 #include "global_races.h"
 #include "lanes.h"
+#include "partial_sectors.h"
 #include "race_checker.h"
 #include "trace.h"
 
@@ -101,39 +102,6 @@ void mark_sectors(Warp& w, Allocation& allocation, uint64_t first_byte, uint64_t
   if (kind != AccessKind::Store)
     allocation.loaded_first.set_where_clear_in(allocation.stored, begin, end);
   if (kind != AccessKind::Load) allocation.stored.set(begin, end);
-}
-
-// Sectors that a store touches and does not fill. An access is aligned to its size of at most 32
-// bytes, so each lane's lies in one sector.
-uint64_t partial_sectors(uint32_t active, const uint64_t address[32], uint32_t bytes) {
-  if (bytes == 32) return 0;
-  struct Part {
-    uint64_t sector;
-    uint32_t written;  // a bit a byte
-  } parts[32];
-  int count = 0;
-  bool sorted = true;
-  for_each_active(active, [&](int lane) {
-    const uint64_t sector = address[lane] / 32;
-    const uint32_t written = ((1u << bytes) - 1) << (address[lane] % 32);
-    if (count && parts[count - 1].sector == sector) {
-      parts[count - 1].written |= written;
-      return;
-    }
-    sorted = sorted && (count == 0 || parts[count - 1].sector < sector);
-    parts[count++] = {sector, written};
-  });
-  if (!sorted)
-    std::sort(parts, parts + count,
-              [](const Part& a, const Part& b) { return a.sector < b.sector; });
-  uint64_t partial = 0;
-  for (int k = 0; k < count;) {
-    uint32_t written = 0;
-    const uint64_t sector = parts[k].sector;
-    for (; k < count && parts[k].sector == sector; ++k) written |= parts[k].written;
-    partial += written != 0xffffffffu;
-  }
-  return partial;
 }
 
 [[noreturn]] void uninitialised(const Allocation& allocation, uint64_t offset, uint32_t bytes,
@@ -248,6 +216,20 @@ uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint
     if (kind == AccessKind::Store) counters.partial_store_sectors += partial;
     if (kind == AccessKind::Atomic) ++counters.global_atomics;
   }
+  return sectors;
+}
+
+uint64_t prefetch_global(Warp& w, uint32_t active, const uint64_t address[32]) {
+  uint64_t sectors = 0, last = ~0ull;
+  for_each_active(active, [&](int lane) {
+    // A real device may ignore an address that nothing is mapped to, or not: PTX does not say.
+    Allocation& allocation = locate(w, address[lane], 1, lane, AccessKind::Load);
+    if (address[lane] / 32 == last) return;
+    last = address[lane] / 32;
+    mark_sectors(w, allocation, address[lane], address[lane] + 1, AccessKind::Load);
+    ++sectors;
+  });
+  if (w.trace) w.trace->sectors(sectors, sectors);
   return sectors;
 }
 

@@ -40,6 +40,9 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
 // `cached`: a load that may find its sectors in the first-level cache. Returns the sectors.
 uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
                       AccessKind kind, bool cached);
+// A prefetch into the L2: the sectors that hold the addresses count as loaded from DRAM, and are
+// returned. Nothing is read, so that nothing of it can race.
+uint64_t prefetch_global(Warp& w, uint32_t active, const uint64_t address[32]);
 
 // A pointer into the shared memory of the block that an address names.
 uint8_t* shared_pointer(Warp& w, uint64_t address, uint32_t bytes, int lane, AccessKind kind,

@@ -116,6 +116,44 @@ TEST_P(Loads, PrefetchOfTheNextRowShows) {
   EXPECT_GT(prefetched.average_bytes_in_flight, 1.05 * plain.average_bytes_in_flight);
 }
 
+// Rows of 512 bytes; the L2 is asked for the next one, or for one past the end.
+__global__ void prefetch_ahead(const float4* x, float* out, int rows, int asked) {
+  float total = 0;
+#pragma unroll 1
+  for (int r = 0; r < rows; ++r) {
+    if (r + 1 < asked)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(
+          __cvta_generic_to_global(x + (r + 1) * 32 + threadIdx.x)));
+    total += sum(x[r * 32 + threadIdx.x]);
+  }
+  out[threadIdx.x] = total;
+}
+
+TEST_P(Loads, APrefetchIntoTheL2IsTrafficOnce) {
+  const int rows = 8;
+  DeviceArray<float4> x(std::vector<float4>(rows * 32, make_float4(1, 2, 3, 4)));
+  DeviceArray<float> out(32);
+  FusednormEmulatorLaunch plain{}, ahead{};
+  plain = counted([&] { prefetch_ahead<<<1, 32>>>(x.get(), out.get(), rows, 0); });
+  ahead = counted([&] { prefetch_ahead<<<1, 32>>>(x.get(), out.get(), rows, rows); });
+  EXPECT_EQ(out.values(), std::vector<float>(32, 80.0f));
+  EXPECT_EQ(plain.dram_load_sectors, uint64_t{rows} * 16);
+  EXPECT_EQ(ahead.dram_load_sectors, plain.dram_load_sectors);
+  EXPECT_EQ(ahead.global_load_requests, plain.global_load_requests);
+  EXPECT_GT(ahead.average_bytes_in_flight, 1.5 * plain.average_bytes_in_flight);
+}
+
+TEST_P(Loads, APrefetchOutsideOfEveryAllocationIsAnError) {
+  const int rows = 8;
+  DeviceArray<float4> x(std::vector<float4>(rows * 32, make_float4(1, 2, 3, 4)));
+  DeviceArray<float> out(32);
+  prefetch_ahead<<<1, 32>>>(x.get(), out.get(), rows, rows + 1);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_NE(std::string(fusednorm_emulator_last_report()).find("prefetch.global.L2"),
+            std::string::npos)
+      << fusednorm_emulator_last_report();
+}
+
 // One warp loads; the other waits for it at the barrier as long.
 __global__ void wait_for_the_loading_warp(const float* x, float* out) {
   __shared__ float loaded[32];

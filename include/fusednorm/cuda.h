@@ -80,10 +80,10 @@ struct Launch {
   int lanes_per_row = 0;       ///< threads that share a row (a cluster's blocks together)
   int vectors_per_thread = 0;  ///< register tiles of 16 bytes each thread holds of a row
   int threads_per_block = 0;
-  int blocks_per_row = 0;          ///< cluster size, or parts of a split row
-  std::int64_t blocks = 0;         ///< grid size
-  std::size_t shared_bytes = 0;    ///< dynamic, the ring included
-  Ring ring;                       ///< used where rows start on a 16-byte boundary
+  int blocks_per_row = 0;        ///< cluster size, or parts of a split row
+  std::int64_t blocks = 0;       ///< grid size
+  std::size_t shared_bytes = 0;  ///< dynamic, the ring included
+  Ring ring;  ///< used where rows are whole vectors of 16 bytes and start on such a boundary
   const void* function = nullptr;  ///< the kernel, for rows of any alignment
   /// The kernel for rows that all start on a 16-byte boundary, which only a run can know, its
   /// shared memory and ring. Null: `function` serves these, too.

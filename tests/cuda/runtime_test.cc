@@ -166,10 +166,9 @@ TEST(CudaStreams, TwoStreamsAndOnePlanSharedByThreads) {
 /// The limit of dynamic shared memory belongs to a kernel on a device. Set to each launch's own
 /// size, a thread with narrow rows would lower it between another's attribute and launch.
 TEST(CudaStreams, TheSharedMemoryLimitOfAKernelDoesNotDependOnWhoSetItLast) {
+  if (device().compute_capability < 80) GTEST_SKIP() << "a ring of rows takes the memory: sm_80+";
   BackwardProblem problem;
   problem.cols = 1000;
-  problem.source = Source::y;  // gamma and beta wait in shared memory
-  problem.has_beta = true;
   const auto limit_after = [&](std::int64_t rows_per_multiprocessor) {
     problem.rows = rows_per_multiprocessor * device().multiprocessors;
     const auto plan = cuda::plan(problem, device());
@@ -184,9 +183,9 @@ TEST(CudaStreams, TheSharedMemoryLimitOfAKernelDoesNotDependOnWhoSetItLast) {
     EXPECT_EQ(cudaMalloc(&workspace, plan->workspace_bytes), cudaSuccess);
     BackwardBuffers buffers;
     buffers.dy = arrays[0];
-    buffers.y = arrays[1];
+    buffers.x = arrays[1];
     buffers.gamma = arrays[2];
-    buffers.beta = arrays[3];
+    buffers.mean = arrays[3];
     buffers.rstd = arrays[4];
     buffers.dx = arrays[5];
     buffers.dgamma = arrays[6];

@@ -143,6 +143,36 @@ TEST_P(TimeModel, FewerBytesInFlightAreSlower) {
   EXPECT_LT(one, 64 * (trip + 200) + 1000);
 }
 
+/// A warp that loads `rows` rows of 512 bytes, one after the other, and prefetches the next before
+/// each.
+TracedLaunch prefetching(Program& program, const Gpu& gpu, int rows, std::uint32_t work) {
+  const std::uint32_t prefetch = program.add("prefetch.global.L2", {}, {60});
+  const std::uint32_t load = program.add("ld.global.v4.f32", {0}, {60});
+  const std::uint32_t use = program.add("fma.rn.f32", {0}, {0, 1});
+  for (int row = 0; row < rows; ++row) {
+    if (row + 1 < rows) program.touch(prefetch);
+    FusednormEmulatorStep& one = program.step(load);
+    one.sectors = one.l2_sectors = 16;
+    one.new_sectors = row == 0 ? 16 : 0;
+    for (std::uint32_t k = 0; k < work; ++k) program.step(use);
+  }
+  return program.launch(gpu, 1, 1, 1);
+}
+
+TEST_P(TimeModel, APrefetchedRowIsThereWhenTheL2HasIt) {
+  const double trip = gpu.dram_latency_ns * 1e-9 * gpu.clock;
+  Program idle, busy;
+  // Nothing else to do: a row is asked of DRAM one row ahead, so two rows take one trip.
+  const double none = cycles(gpu, prefetching(idle, gpu, 64, 1));
+  EXPECT_GT(none, 31 * trip);
+  EXPECT_LT(none, 33 * trip + 64 * (gpu.l2_latency + 100) + 1000);
+  // More to do than the trip takes: then a row takes its work and the way from the L2.
+  const auto work = static_cast<std::uint32_t>(trip / 4) + 100;
+  const double full = cycles(gpu, prefetching(busy, gpu, 64, work));
+  EXPECT_GT(full, 64 * (4.0 * work + gpu.l2_latency));
+  EXPECT_LT(full, 64 * (4.0 * work + gpu.l2_latency + 100) + 2 * trip + 1000);
+}
+
 TEST_P(TimeModel, BytesInFlightAreThoseAskedFor) {
   Program program;
   const TracedLaunch launch = copy(program, gpu, 4, 200, sms, 4, 1);

@@ -3,6 +3,7 @@
 // requested ahead where there is a ring.
 #pragma once
 
+#include "device/prefetch.cuh"
 #include "device/row_gradient.cuh"
 
 namespace fusednorm::cuda {
@@ -14,6 +15,8 @@ struct BackwardRing {
   using C = typename Tile::C;
   using Row = BackwardRow<Tile, from_y>;
   static constexpr bool ringed = rings_exist<Tile, from_y>;
+  /// Narrow rows of a backward from y leave no registers for that.
+  static constexpr bool prefetched = prefetches<Tile> && (!from_y || Tile::spread);
   RowRing ring;
   const std::byte* dy;      ///< the lane's first column of the first row that was not requested
   const std::byte* source;  ///< the same
@@ -70,7 +73,8 @@ struct BackwardRing {
   }
 
   /// The row whose time has come. Its slot is given to the first that was not requested: at once,
-  /// or where ds is still to be read from it, by finish().
+  /// or where ds is still to be read from it, by finish(). `count`: the rows of the thread, or
+  /// those that may be prefetched.
   template <bool full, typename RowOf>
   __device__ __forceinline__ void take(Row& here, const BackwardArguments& a, int count,
                                        const RowOf& row_of, std::int64_t first, Extent extent,
@@ -83,8 +87,28 @@ struct BackwardRing {
         return;
       }
     }
+    const int next = (ringed ? requested : taken) + 1;
+    if (prefetched && next < count && a.map.even_steps != 0)
+      prefetch_next<full>(a, row_of, next, first, every);
     here.template load<full>(a, dy, source, statistics, extent, exists);
     if constexpr (ringed) advance_inputs(a, row_of, ++requested, first);
+  }
+
+  /// The row after the one that `dy` and `source` point to, the `next`-th of the group.
+  template <bool full, typename RowOf>
+  __device__ __forceinline__ void prefetch_next(const BackwardArguments& a, const RowOf& row_of,
+                                                int next, std::int64_t first, Extent every) const {
+    const int left = static_cast<int>(a.cols) - static_cast<int>(first);
+    const int dy_bytes = full ? own_size<Tile> : a.dy.element_bytes;
+    prefetch_row<Tile>(advance(dy, a.dy.step_bytes), dy_bytes, left, every);
+    prefetch_row<Tile>(advance(source, a.source.step_bytes), from_y ? dy_bytes : own_size<Tile>,
+                       left, every);
+    if constexpr (!full) {
+      if (a.ds.data != nullptr) {
+        prefetch_tile<Tile, own_size<Tile>>(row_address(a.ds, a.map, row_of(next), first), left,
+                                            every);
+      }
+    }
   }
 
   /// Writes the row's gradient, where it is wanted, and moves on.

@@ -3,6 +3,7 @@
 // is a ring.
 #pragma once
 
+#include "device/prefetch.cuh"
 #include "device/row_input.cuh"
 
 namespace fusednorm::cuda {
@@ -62,8 +63,25 @@ struct ForwardRing {
         return request(a, first, every);
       }
     }
+    prefetch_next<full>(a, now + a.row_step, first, every);
     load_row<Tile, full>(values, FromMemory<Tile, full>{extent}, a, x, now, first, extent);
     advance_row(a, first);
+  }
+
+  /// The row after the one that `x` points to.
+  template <bool full, typename Index>
+  __device__ __forceinline__ void prefetch_next(const ForwardArguments& a, std::int64_t next,
+                                                Index first, Extent every) const {
+    if (!prefetches<Tile> || a.map.even_steps == 0 || next >= a.map.rows) return;
+    const int left = static_cast<int>(a.cols) - static_cast<int>(first);
+    prefetch_row<Tile>(advance(x, a.x.step_bytes), full ? own_size<Tile> : a.x.element_bytes, left,
+                       every);
+    if constexpr (!full) {
+      if (a.residual.data != nullptr) {
+        prefetch_tile<Tile, own_size<Tile>>(row_address(a.residual, a.map, next, first), left,
+                                            every);
+      }
+    }
   }
 
   /// At the end of a kernel.

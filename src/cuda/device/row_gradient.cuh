@@ -121,8 +121,8 @@ __device__ __forceinline__ bool wants_rows(const BackwardArguments& a) {
   return a.dx.data != nullptr || a.dresidual.data != nullptr;
 }
 
-/// What a block keeps in dynamic shared memory: in a backward from y beta and 1 / gamma, gamma
-/// where registers do not suffice, and room for half its groups' column sums.
+/// What a block keeps in dynamic shared memory: in a backward from y beta; gamma where registers do
+/// not suffice; and room for half its groups' column sums, in gamma's place where that is.
 template <typename Tile, bool from_y, bool keep_gamma>
 struct BackwardShared {
   using C = typename Tile::C;
@@ -132,9 +132,17 @@ struct BackwardShared {
 
   __device__ __forceinline__ explicit BackwardShared(uint4* block)
       : beta(block), gamma(block + (from_y ? Tile::pieces * blockDim.x : 0)) {
-    sums = block + ((from_y ? 1 : 0) + (keep_gamma ? 1 : 0)) * Tile::pieces * blockDim.x;
+    sums = block + (from_y ? 1 : 0) * Tile::pieces * blockDim.x;
   }
 
+  static constexpr bool once_a_chunk = keep_gamma;
+
+  /// Before column sums take gamma's place: every thread is done with it.
+  __device__ __forceinline__ void give_way() const {
+    if constexpr (keep_gamma) __syncthreads();
+  }
+
+  /// Once a parameter group or, where column sums take gamma's place, once a chunk of its rows.
   template <typename Index>
   __device__ __forceinline__ void load(const BackwardArguments& a,
                                        typename Tile::Values& in_registers, Index first,

@@ -44,7 +44,8 @@ struct Pivot {
   static constexpr int pairs = Tile::pairs < 4 ? Tile::pairs : 4;
   C reciprocal_samples = C(1) / (2 * pairs);
 
-  /// Where all of them exist, as in rows of several warps.
+  /// Where all of them exist, as in rows of several warps; or, of f64, nearly all: there a second
+  /// pass about the mean follows anyway.
   Pivot() = default;
   /// `every` is the lane's extent in a row that exists.
   template <typename Lanes>

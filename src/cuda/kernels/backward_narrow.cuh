@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registe
     const auto row_of = [&](int i) { return a.map.row_of(group, index + i * a.index_step); };
     ring.begin(a, own_rows, row_of, first, every);
     typename T::Values gamma, dgamma, dbeta;
-    shared.load(a, gamma, group * a.cols + first, every);
+    if constexpr (!shared.once_a_chunk) shared.load(a, gamma, group * a.cols + first, every);
     fill(dgamma, both(C(0)));
     fill(dbeta, both(C(0)));
     const auto work = [&](auto full, Extent extent, bool exists) {
@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registe
       ring.advance_outputs(a, row_of, first);
     };
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
+      if constexpr (shared.once_a_chunk) shared.load(a, gamma, group * a.cols + first, every);
       const int end = min(block_rows, (chunk + 1) * rows_per_partial);
       const int whole_end = kept(min(end, whole_rows));
       if constexpr (!from_y) {
@@ -104,6 +105,7 @@ __global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registe
       }
       if (!a.partials) continue;
       sum_over_rows_of_warp<T>(dgamma, dbeta, lanes);
+      shared.give_way();
       // Then by warps; lanes of further rows hold the same sums and do no harm.
       leave_partials<T>(a, shared.sums, dgamma, dbeta,
                         group * a.partial_count + chunk * a.writers + writer,

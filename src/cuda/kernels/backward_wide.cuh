@@ -47,18 +47,21 @@ __global__ void __launch_bounds__(clustered ? cluster_threads
     const auto row_of = [&](int i) { return a.map.row_of(group, index + i * a.index_step); };
     ring.begin(a, own_rows, row_of, own.first, own.extent);
     typename T::Values gamma, dgamma, dbeta;
-    shared.load(a, gamma, group * a.cols + own.first, own.extent);
+    if constexpr (!shared.once_a_chunk)
+      shared.load(a, gamma, group * a.cols + own.first, own.extent);
     fill(dgamma, both(C(0)));
     fill(dbeta, both(C(0)));
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
+      if constexpr (shared.once_a_chunk)
+        shared.load(a, gamma, group * a.cols + own.first, own.extent);
       // Without a ring the number of rows is found anew rather than kept in a register.
       const int own_now =
           ring.ringed ? own_rows : rows_of_thread(index, a.map.rows_of(found_anew(group)), a);
       const int end = kept(min(own_now, ring.taken + rows_per_partial));
       BackwardRow<T, from_y> here;
       while (ring.taken < end) {
-        ring.template take<whole>(here, a, own_rows, row_of, own.first, own.extent, true,
-                                  own.extent);
+        ring.template take<whole>(here, a, ring.ringed ? own_rows : end, row_of, own.first,
+                                  own.extent, true, own.extent);
         norms::GradientSums<C> total =
             shared.template sum_row<whole>(here, own.extent, gamma, dgamma, dbeta);
         if (wants_rows(a)) {
@@ -69,6 +72,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads
         ring.advance_outputs(a, row_of, own.first);
       }
       if (a.partials) {
+        shared.give_way();
         const int thread = static_cast<int>(found_anew(threadIdx.x));
         const int row_threads = clustered ? blockDim.x : static_cast<int>(a.segments) * warp_lanes;
         leave_partials<T>(a, shared.sums, dgamma, dbeta,

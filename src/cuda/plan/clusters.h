@@ -25,7 +25,7 @@ inline int resident_count(int blocks, const Device& device) {
   return device.resident_clusters[blocks == 2 ? 0 : blocks == 4 ? 1 : blocks == 8 ? 2 : 3];
 }
 
-/// Clusters of `blocks` blocks, of which a multiprocessor holds two, that the device runs at once.
+/// Clusters of `blocks` blocks that the device runs at once if a multiprocessor holds two of them.
 /// One that is not among them would run after all others, alone.
 inline std::int64_t resident_clusters(int blocks, const Device& device) {
   const int known = resident_count(blocks, device);

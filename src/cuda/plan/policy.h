@@ -3,7 +3,7 @@
 // both; each number with the arithmetic behind it. docs/cuda.md draws the kernels.
 //
 //   columns (f32)         forward                                backward
-//   1 … 1024 / 512        narrow: 1 to 32 lanes a row            narrow
+//   1 … 1280 / 768        narrow: 1 to 32 lanes a row            narrow (from y: to 512)
 //   … 16384 / 8192        wide: a warp a segment, a block a row  wide: as many rows a block as fit
 //   … 65536 / 32768       cluster of 2 to 8 blocks a row, sm_90+ cluster
 //   … 131072 / 65536      cluster of 16, where the device has it cluster
@@ -112,25 +112,29 @@ inline int resident_with(std::size_t shared_bytes, int resident, const Device& d
 inline Ring forward_wide_ring(const ForwardProblem& p, const Launch& l, bool whole,
                               const Device& device) {
   const bool clustered = l.kernel == Kernel::cluster;
-  if (!has_ring(size_of(row_dtype(p)), false)) return {};
+  if (!takes_ring(p.cols, row_dtype(p), false)) return {};
   return ring_of(forward_planes(p, forward_wide_vectors(p, clustered, whole)), l.threads_per_block,
                  forward_wide_shared(p, l.threads_per_block, clustered, whole) + most_static_bytes,
-                 clustered && !whole ? 1 : resident_blocks(l.threads_per_block),
+                 clustered ? (whole ? 2 : 1) : resident_blocks(l.threads_per_block),
                  divide_up(p.rows, l.blocks / l.blocks_per_row), device);
 }
 
-/// Whether every warp of every block has a whole segment of a plain row: most such rows are aligned
-/// and take the kernel for whole rows.
-inline bool whole_clusters(const BackwardProblem& p, const Geometry& g, int blocks_per_row) {
-  return p.source == Source::x && is_plain(p) && p.cols == g.segments * g.segment_cols() &&
-         g.segments % blocks_per_row == 0;
+/// Clusters that the device runs at once. Only the kernels for whole rows leave registers for a
+/// second block on a multiprocessor. `whole`: every warp of every block has a whole segment of a
+/// plain row; most such rows are aligned, and take those kernels.
+inline std::int64_t fitting_clusters(int blocks_per_row, bool whole, const Device& device) {
+  const std::int64_t two = resident_clusters(blocks_per_row, device);
+  return std::max<std::int64_t>(1, whole ? two : two / 2);
+}
+inline bool whole_segments(std::int64_t cols, const Geometry& g, int blocks_per_row) {
+  return cols == g.segments * g.segment_cols() && g.segments % blocks_per_row == 0;
 }
 
 /// The ring of a backward block: `groups` groups of threads, each with a row at a time.
 inline Ring backward_ring(const BackwardProblem& p, const Launch& l, int groups, bool whole,
                           std::int64_t most_rows, const Device& device) {
   const bool clustered = l.kernel == Kernel::cluster;
-  if (!has_ring(size_of(row_dtype(p)), p.source == Source::y)) return {};
+  if (!takes_ring(p.cols, row_dtype(p), p.source == Source::y)) return {};
   return ring_of(
       backward_planes(p, backward_vectors(p, clustered, whole)), l.threads_per_block,
       backward_shared(p, l.threads_per_block, groups, clustered, whole) + most_static_bytes,
@@ -157,7 +161,7 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     launch.blocks = even_blocks(launch.blocks, rows_per_block, period(p));
     const std::size_t other = forward_narrow_shared(p);
     Ring ring;
-    if (has_ring(size_of(row_dtype(p)), false)) {
+    if (takes_ring(p.cols, row_dtype(p), false)) {
       ring = ring_of(forward_planes(p, forward_narrow_vectors(p)), narrow_threads, other, resident,
                      divide_up(p.rows, launch.blocks * rows_per_block), device);
     }
@@ -186,12 +190,13 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
     const int resident = resident_blocks(launch.threads_per_block);
-    const std::int64_t fit = cluster > 1 ? resident_clusters(cluster, device) : many * resident;
+    const bool whole = is_plain(p) && whole_segments(p.cols, g, cluster);
+    const std::int64_t fit =
+        cluster > 1 ? fitting_clusters(cluster, whole, device) : many * resident;
     launch.blocks = even_blocks(std::min(p.rows, fit), 1, period(p)) * cluster;
     set_ring(launch, wide_shared, forward_wide_ring(p, launch, false, device));
     if (cluster == 1) {
       // Most rows of whole segments are aligned, and have the kernel for such rows.
-      const bool whole = is_plain(p) && p.cols == g.segments * g.segment_cols();
       const std::size_t shared =
           whole ? forward_wide_shared(p, launch.threads_per_block, false, true) +
                       static_cast<std::size_t>(forward_wide_ring(p, launch, true, device).bytes)
@@ -322,12 +327,10 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.threads_per_block = static_cast<int>(divide_up(g.segments, cluster)) * warp_lanes;
     launch.blocks_per_row = cluster;
     launch.lanes_per_row = cluster * launch.threads_per_block;
-    // Only the kernel for whole rows leaves registers for a second block on a multiprocessor. With
-    // few rows each, a second one would cost more in partial sums than it saves.
-    const std::int64_t resident = resident_clusters(cluster, device);
-    const bool two = whole_clusters(p, g, cluster) && p.rows >= 4 * resident;
-    const Writers writers(p, group_rows, 1,
-                          std::max<std::int64_t>(1, two ? resident : resident / 2));
+    // With few rows each, a second block would cost more in partial sums than it saves.
+    const bool whole = p.source == Source::x && is_plain(p) && whole_segments(p.cols, g, cluster) &&
+                       p.rows >= 4 * fitting_clusters(cluster, true, device);
+    const Writers writers(p, group_rows, 1, fitting_clusters(cluster, whole, device));
     launch.blocks = writers.all * cluster;
     set_ring(launch, backward_shared(p, launch.threads_per_block, 1, true, false),
              backward_ring(p, launch, 1, false, writers.most_rows, device));

@@ -25,6 +25,12 @@ inline int backward_planes(const BackwardProblem& p, int vectors) {
   return 1 + dy + (p.source == Source::y ? dy : vectors) + (p.has_ds ? vectors : 0);
 }
 
+/// Whether rows are requested ahead at all: rows of whole vectors, where the kernels for them have
+/// a ring.
+inline bool takes_ring(std::int64_t cols, DType row, bool from_y) {
+  return has_ring(size_of(row), from_y) && !interleaves(cols, element_of(row));
+}
+
 /// The ring of a block of `threads` threads with `other_bytes` of shared memory besides, `resident`
 /// of which a multiprocessor holds at once; no thread takes more than `most_rows` rows.
 /// As many stages as it takes to have enough in flight, if they fit. sm_75 has no copies to shared

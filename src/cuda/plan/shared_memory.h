@@ -39,7 +39,7 @@ inline int tile_bytes(int vectors, DType row) {
   return vectors * (vector_bytes / element_of(row)) * element_of(compute_dtype(row));
 }
 
-/// Whether a lane of this many bytes leaves no registers for gamma (forward: and beta).
+/// Whether a lane of this many bytes leaves no registers for gamma and beta in a forward pass.
 inline bool stretched(int bytes, int lane_registers) {
   return bytes > 4 * lane_registers;
 }
@@ -111,16 +111,16 @@ inline int backward_tile_bytes(const BackwardProblem& p, bool clustered, bool wh
   return tile_bytes(backward_vectors(p, clustered, whole), row_dtype(p));
 }
 
-/// Beta from y, gamma where registers do not suffice, and half the groups' sums of
-/// dgamma and dbeta. A narrow block's groups are its warps.
+/// Beta from y; then gamma where registers do not suffice, or half the groups' sums of dgamma and
+/// dbeta, which take gamma's place and no more. A narrow block's groups are its warps.
 inline std::size_t backward_shared(const BackwardProblem& p, int threads, int groups,
                                    bool clustered, bool whole) {
   const int bytes = backward_tile_bytes(p, clustered, whole);
   const bool ragged = backward_geometry(p).segments > 1 && !whole;
-  const int arrays =
-      (p.source == Source::y ? 1 : 0) + (ragged || backward_keeps_gamma(bytes / 4) ? 1 : 0);
-  return static_cast<std::size_t>(threads) * bytes * arrays +
-         static_cast<std::size_t>(groups / 2) * (threads / groups) * 2 * bytes;
+  const std::size_t tiles = static_cast<std::size_t>(threads) * bytes;
+  const std::size_t sums = static_cast<std::size_t>(groups / 2) * (threads / groups) * 2 * bytes;
+  return (p.source == Source::y ? tiles : 0) +
+         (ragged || backward_keeps_gamma(bytes / 4) ? tiles : sums);
 }
 
 }  // namespace fusednorm::cuda

@@ -41,16 +41,18 @@ inline constexpr int wide_threads = 512;
 /// backward from y: 128 registers do not suffice there; 384 threads leave each 168.
 inline constexpr int stretched_threads = 384;
 /// Threads of a backward block, for the registers that the tile of a lane takes: x, dy, gamma and
-/// both column sums are five such. Where lanes hold half as much again as usual, gamma waits in
-/// shared memory: four tiles of 24 leave 168 registers room, five do not.
+/// both column sums are five such.
 constexpr int backward_threads(int tile_registers) {
   return tile_registers <= 16 ? wide_threads : stretched_threads;
 }
+/// Whether gamma waits in shared memory: of 168 registers four tiles of 24 leave enough for the
+/// rest, five do not.
 constexpr bool backward_keeps_gamma(int tile_registers) {
   return tile_registers > 20;
 }
-/// A block of a cluster has fewer: addressing other blocks' memory takes registers, and two such
-/// blocks fit a multiprocessor, so that one works while the other waits.
+/// A block of a cluster has fewer: addressing other blocks' memory takes registers, and of the
+/// kernels for whole rows two such blocks fit a multiprocessor, so that one works while the other
+/// waits.
 inline constexpr int cluster_threads = 256;
 /// Blocks in a cluster that every device with clusters can schedule, and at most: some devices
 /// schedule 16, where kernels ask for it.

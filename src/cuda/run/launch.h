@@ -19,15 +19,15 @@ Status check_device(const Device& device, const Workspace& workspace, std::size_
 cudaError_t allow_most_shared(const void* kernel);
 cudaError_t allow_large_clusters(const void* kernel);
 
-/// The ring of the kernel that launch() takes. Rows that start anywhere are not copied ahead.
+/// The ring of the kernel that launch() takes. `aligned`: rows are whole vectors, each of which
+/// starts on a vector's boundary; others are not copied ahead.
 inline Ring ring_of(const Launch& planned, bool aligned) {
   Ring ring = aligned && planned.aligned_function != nullptr ? planned.aligned_ring : planned.ring;
   if (!aligned) ring.stages = 0;
   return ring;
 }
 
-/// Launches what the plan decided; `aligned`: every row starts on a vector's boundary. `arguments`
-/// are the kernel's parameters.
+/// Launches what the plan decided. `arguments` are the kernel's parameters.
 Status launch(const char* name, const Launch& planned, bool aligned, void** arguments,
               Stream stream);
 
