@@ -10,14 +10,10 @@ find_program(FUSEDNORM_CCACHE ccache)
 if(NOT FUSEDNORM_CCACHE)
   return()
 endif()
-# Clones share entries: paths below the source folder are made relative. With gcc a precompiled header is cached only if the
-# preprocessor names it (-fpch-preprocess) and ccache may trust its defines.
+# Clones share entries: paths below the source folder are made relative.
 # -Werror changes no object: the package and the tests share theirs. (A file that warned in a build without it warns again
 # in one with it, and passes there; in CI the tests are compiled first.)
 set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-  CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_IGNOREOPTIONS=-Werror ${FUSEDNORM_CCACHE})
+  CCACHE_SLOPPINESS=time_macros CCACHE_IGNOREOPTIONS=-Werror ${FUSEDNORM_CCACHE})
 set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
-endif()

@@ -7,9 +7,9 @@
 namespace fusednorm::operators::autograd {
 namespace {
 
-using derivatives::add;
 using derivatives::Norm;
 using derivatives::sum_columns;
+using derivatives::sum_of;
 using derivatives::sum_rows;
 
 Tensor centred(const Tensor& values, const Tensor& mean) {
@@ -32,7 +32,7 @@ struct FusedNormBackwardBackward : public torch::autograd::TraceableFunction {
     const auto bias = bias_.unpack();
     const auto compute = rstd.scalar_type();
     const auto values = normalized_values(source, offset, saved, mean, rstd, weight, bias);
-    const auto grad_dx = add(cast(gradients[0], compute), cast(gradients[1], compute));
+    const auto grad_dx = sum_of(cast(gradients[0], compute), cast(gradients[1], compute));
     const auto terms = derivatives::backward_gradients(grad_dx, cast(gradients[2], compute),
                                                        cast(gradients[3], compute),
                                                        cast(grad_out, compute), values, norm);
@@ -45,13 +45,13 @@ struct FusedNormBackwardBackward : public torch::autograd::TraceableFunction {
       // h = (x - mean) rstd, or x rstd
       to_saved = through * rstd;
       if (mean.defined()) to_mean = -sum_columns(to_saved, norm);
-      to_rstd = add(to_rstd, sum_columns(through * centred(cast(saved, compute), mean), norm));
+      to_rstd = sum_of(to_rstd, sum_columns(through * centred(cast(saved, compute), mean), norm));
     } else if (through.defined()) {
       // h = (y - b) / w
       to_saved = values.weight.defined() ? through / values.weight : through;
       if (bias.defined()) to_bias = -sum_rows(to_saved, norm);
       if (weight.defined()) {
-        to_weight = add(to_weight, -sum_rows(to_saved * values.normalized, norm));
+        to_weight = sum_of(to_weight, -sum_rows(to_saved * values.normalized, norm));
       }
     }
 
@@ -119,10 +119,10 @@ Tensor normalized_tangent(const BackwardArguments& arguments, const derivatives:
     const auto rstd_tangent = tangent(*arguments.rstd);
     if (through.defined()) through = through * values.rstd;
     if (mean.defined() && tangent(mean).defined()) {
-      through = add(through, -(tangent(mean) * values.rstd).expand_as(values.normalized));
+      through = sum_of(through, -(tangent(mean) * values.rstd).expand_as(values.normalized));
     }
     if (rstd_tangent.defined()) {
-      through = add(through, centred(cast(primal(saved), compute), primal(mean)) * rstd_tangent);
+      through = sum_of(through, centred(cast(primal(saved), compute), primal(mean)) * rstd_tangent);
     }
     return through;
   }
@@ -130,9 +130,9 @@ Tensor normalized_tangent(const BackwardArguments& arguments, const derivatives:
   const auto bias_tangent = cast(tangent(value_of(arguments.bias)), compute);
   const auto weight_tangent = cast(tangent(value_of(arguments.weight)), compute);
   if (bias_tangent.defined()) {
-    through = add(through, -bias_tangent.expand_as(values.normalized));
+    through = sum_of(through, -bias_tangent.expand_as(values.normalized));
   }
-  if (weight_tangent.defined()) through = add(through, -(values.normalized * weight_tangent));
+  if (weight_tangent.defined()) through = sum_of(through, -(values.normalized * weight_tangent));
   if (through.defined() && values.weight.defined()) through = through / values.weight;
   return through;
 }
@@ -151,7 +151,7 @@ void set_tangents(const BackwardArguments& arguments, const BackwardResults& res
       cast(tangent(weight), compute), cast(primal(grad_out), compute), values,
       derivatives::norm_of(arguments));
   const auto grad_sum = value_of(arguments.grad_sum);
-  const auto dx = add(tangents.input, cast(tangent(grad_sum), compute));
+  const auto dx = sum_of(tangents.input, cast(tangent(grad_sum), compute));
   set_tangent(results.input, dx);
   set_tangent(results.residual, dx);
   set_tangent(results.weight, tangents.weight);

@@ -58,10 +58,10 @@ struct FusedNormBackward : public torch::autograd::TraceableFunction {
           grad_mean, grad_rstd, normalized_values(source, offset, saved, mean, rstd, weight, bias),
           norm);
       if (arguments.mask.input) {
-        results.input = derivatives::add(results.input, cast(extra, input_type));
+        results.input = derivatives::sum_of(results.input, cast(extra, input_type));
       }
       if (arguments.mask.residual) {
-        results.residual = derivatives::add(results.residual, cast(extra, *residual_type));
+        results.residual = derivatives::sum_of(results.residual, cast(extra, *residual_type));
       }
     }
     if (want_residual && !residual_apart()) results.residual = results.input;
@@ -170,7 +170,7 @@ void set_tangents(const ForwardArguments& arguments, const ForwardResults& resul
   }
   const auto gamma = with_offset(cast(primal(weight), compute), arguments.offset);
   const auto tangents = derivatives::forward_tangents(
-      derivatives::add(cast(tangent(input), compute), cast(tangent(residual), compute)),
+      derivatives::sum_of(cast(tangent(input), compute), cast(tangent(residual), compute)),
       cast(tangent(weight), compute), cast(tangent(bias), compute),
       derivatives::saved_from_input(x, mean, primal(results.rstd), gamma), norm);
   set_tangent(results.output, tangents.output);

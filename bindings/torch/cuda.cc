@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA kernels: the core's CUDA backend on the tensor's device, PyTorch's current stream and
-// PyTorch's caching allocator.
+// PyTorch's caching allocator; and their registration.
 #include "fusednorm/cuda.h"
 
 #include <ATen/cuda/CUDAContext.h>
@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "kernels.h"
+#include "operators.h"
 
 namespace fusednorm::operators::cuda {
 namespace {
@@ -59,3 +60,11 @@ struct Cuda {
 FUSEDNORM_DEFINE_KERNELS(Cuda)
 
 }  // namespace fusednorm::operators::cuda
+
+namespace fusednorm::operators {
+namespace {
+
+FUSEDNORM_KERNEL(CUDA, template device<cuda::run>)
+
+}  // namespace
+}  // namespace fusednorm::operators

@@ -44,7 +44,7 @@ Tensor rounded(const Tensor& tensor, at::ScalarType dtype) {
 
 }  // namespace
 
-Tensor add(const Tensor& left, const Tensor& right) {
+Tensor sum_of(const Tensor& left, const Tensor& right) {
   if (!left.defined()) return right;
   return right.defined() ? left + right : left;
 }
@@ -75,7 +75,7 @@ Tensor input_gradient_of_statistics(const Tensor& grad_mean, const Tensor& grad_
   Tensor sum;
   if (grad_mean.defined()) sum = grad_mean.expand_as(saved.normalized);
   if (grad_rstd.defined()) {
-    sum = add(sum, -(grad_rstd * saved.rstd * saved.rstd * saved.normalized));
+    sum = sum_of(sum, -(grad_rstd * saved.rstd * saved.rstd * saved.normalized));
   }
   if (!sum.defined()) return sum;
   c10::SymInt count = 1;
@@ -121,8 +121,8 @@ ForwardResults forward_tangents(const Tensor& input, const Tensor& weight, const
     if (norm.operation == Operation::layer_norm) result.mean = row_mean(input, norm);
     result.rstd = -(saved.rstd * saved.rstd * row_mean(input * saved.normalized, norm));
   }
-  if (weight.defined()) result.output = add(result.output, saved.normalized * weight);
-  if (bias.defined()) result.output = add(result.output, bias.expand_as(saved.normalized));
+  if (weight.defined()) result.output = sum_of(result.output, saved.normalized * weight);
+  if (bias.defined()) result.output = sum_of(result.output, bias.expand_as(saved.normalized));
   return result;
 }
 
@@ -141,10 +141,10 @@ BackwardGradients backward_gradients(const Tensor& grad_dx, const Tensor& grad_d
     result.rstd = sum_columns(grad_dx * project(g, h, norm), norm);
   }
   if (grad_dw.defined()) {
-    result.grad_out = add(result.grad_out, grad_dw * h);
-    result.normalized = add(result.normalized, grad_dw * grad_out);
+    result.grad_out = sum_of(result.grad_out, grad_dw * h);
+    result.normalized = sum_of(result.normalized, grad_dw * grad_out);
   }
-  if (grad_db.defined()) result.grad_out = add(result.grad_out, grad_db.expand_as(grad_out));
+  if (grad_db.defined()) result.grad_out = sum_of(result.grad_out, grad_db.expand_as(grad_out));
   return result;
 }
 
@@ -161,14 +161,14 @@ BackwardResults backward_tangents(const Tensor& grad_out_tangent, const Tensor& 
     dw = sum_rows(grad_out_tangent * h, norm);
     db = sum_rows(grad_out_tangent, norm);
   }
-  if (weight_tangent.defined()) g_tangent = add(g_tangent, grad_out * weight_tangent);
+  if (weight_tangent.defined()) g_tangent = sum_of(g_tangent, grad_out * weight_tangent);
   if (g_tangent.defined()) dx = rstd * project(g_tangent, h, norm);
   if (normalized_tangent.defined()) {
-    dx = add(dx, -rstd * (normalized_tangent * row_mean(g * h, norm) +
-                          h * row_mean(g * normalized_tangent, norm)));
-    dw = add(dw, sum_rows(grad_out * normalized_tangent, norm));
+    dx = sum_of(dx, -rstd * (normalized_tangent * row_mean(g * h, norm) +
+                             h * row_mean(g * normalized_tangent, norm)));
+    dw = sum_of(dw, sum_rows(grad_out * normalized_tangent, norm));
   }
-  if (rstd_tangent.defined()) dx = add(dx, rstd_tangent * project(g, h, norm));
+  if (rstd_tangent.defined()) dx = sum_of(dx, rstd_tangent * project(g, h, norm));
   return {dx, Tensor(), dw, db};
 }
 

@@ -42,7 +42,7 @@ Saved saved_from_output(const Tensor& output, const Tensor& rstd, const Tensor& 
                         const Tensor& bias);
 
 /// Adds the gradients of two tensors of which either may be undefined.
-Tensor add(const Tensor& left, const Tensor& right);
+Tensor sum_of(const Tensor& left, const Tensor& right);
 
 /// The contribution to dx of gradients of mean and rstd.
 Tensor input_gradient_of_statistics(const Tensor& grad_mean, const Tensor& grad_rstd,

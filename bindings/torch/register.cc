@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dispatch keys that each operator of operators.h is registered for. Two are elsewhere: CUDA in
-// register_cuda.cc, and the vmap rules (FuncTorchBatched) in python/fusednorm/_vmap.py.
+// cuda.cc, and the vmap rules (FuncTorchBatched) in python/fusednorm/_vmap.py.
 #include "operators.h"
 
 namespace fusednorm::operators {
@@ -21,7 +21,7 @@ FUSEDNORM_KERNEL(Autograd, autograd)
 TORCH_LIBRARY_IMPL(fusednorm, ADInplaceOrView, library) {
   Operators::for_each([&]<typename Operator>() {
     if constexpr (is_in_place<Operator>) {
-      library.impl(Operator::name, TORCH_FN(Kernels<Operator>::count_versions));
+      library.impl(Operator::name, &Kernels<Operator>::count_versions);
     }
   });
 }
@@ -31,7 +31,7 @@ TORCH_LIBRARY_IMPL(fusednorm, ADInplaceOrView, library) {
 TORCH_LIBRARY_IMPL(fusednorm, AutocastCUDA, library) {
   Operators::for_each([&]<typename Operator>() {
     if constexpr (is_forward<Operator> && !is_in_place<Operator>) {
-      library.impl(Operator::name, TORCH_FN(Kernels<Operator>::autocast));
+      library.impl(Operator::name, &Kernels<Operator>::autocast);
     }
   });
 }
