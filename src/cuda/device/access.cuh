@@ -133,12 +133,10 @@ __device__ __forceinline__ void each_of_row(Bytes* from, Extent extent, const Al
     if constexpr (k.value < Tile::always) {
       all(k, at, offset);
     } else {
-      // Lanes of an interleaved vector have one element more or less: one way for all of them,
-      // where it is the last.
-      constexpr bool may_be_part = access == Access::interleaved;
       const int left = extent.left<Tile>(k.value);
       if (left > 0) {
-        if (!may_be_part || (!Tile::last_only && left >= Tile::vector))
+        // Loads of whole vectors have no branch around each, as those of parts may: worth two ways.
+        if (access != Access::interleaved || left >= Tile::vector)
           all(k, at, offset);
         else
           part(k, at + offset.value, left);

@@ -15,8 +15,6 @@ struct BackwardRing {
   using C = typename Tile::C;
   using Row = BackwardRow<Tile, from_y>;
   static constexpr bool ringed = rings_exist<Tile, from_y>;
-  /// Narrow rows of a backward from y leave no registers for that.
-  static constexpr bool prefetched = prefetches<Tile> && (!from_y || Tile::spread);
   RowRing ring;
   const std::byte* dy;      ///< the lane's first column of the first row that was not requested
   const std::byte* source;  ///< the same
@@ -88,7 +86,7 @@ struct BackwardRing {
       }
     }
     const int next = (ringed ? requested : taken) + 1;
-    if (prefetched && next < count && a.map.even_steps != 0)
+    if (prefetches_backward<Tile, from_y> && next < count && a.map.even_steps != 0)
       prefetch_next<full>(a, row_of, next, first, every);
     here.template load<full>(a, dy, source, statistics, extent, exists);
     if constexpr (ringed) advance_inputs(a, row_of, ++requested, first);

@@ -72,7 +72,7 @@ struct ForwardRing {
   template <bool full, typename Index>
   __device__ __forceinline__ void prefetch_next(const ForwardArguments& a, std::int64_t next,
                                                 Index first, Extent every) const {
-    if (!prefetches<Tile> || a.map.even_steps == 0 || next >= a.map.rows) return;
+    if (!prefetches_forward<Tile> || a.map.even_steps == 0 || next >= a.map.rows) return;
     const int left = static_cast<int>(a.cols) - static_cast<int>(first);
     prefetch_row<Tile>(advance(x, a.x.step_bytes), full ? own_size<Tile> : a.x.element_bytes, left,
                        every);
