@@ -201,7 +201,8 @@ class Replay {
         if (step.l2_sectors > 0) result = std::max(result, warp.prefetches[step.array].load());
         break;
       case Kind::Prefetch:
-        warp.prefetches[step.array].add(ask_l2(step, queue(s, m, time, step.sectors / l1_sectors_a_cycle)));
+        warp.prefetches[step.array].add(
+            ask_l2(step, queue(s, m, time, step.sectors / l1_sectors_a_cycle)));
         break;
       case Kind::GlobalStore:
         store(s, m, step, queue(s, m, time, step.sectors / l1_sectors_a_cycle));
