@@ -107,7 +107,7 @@ struct ForwardPlan {
   std::size_t workspace_bytes = 0;
   const ForwardKernels* kernels = nullptr;
   AddRows add_residual = nullptr;
-  AddRows round_y = nullptr;  ///< f32 rows with 16-bit y
+  AddRows round_y = nullptr;  ///< f32 and f64 rows with a narrower y
 };
 
 struct BackwardPlan {
@@ -119,7 +119,7 @@ struct BackwardPlan {
   std::int64_t row_blocks = 1;  ///< partial sums of dgamma and dbeta: a function of the shape alone
   std::size_t workspace_bytes = 0;
   const BackwardKernels* kernels = nullptr;
-  AddRows widen_dy = nullptr;  ///< f32 rows with 16-bit dy
+  AddRows widen_dy = nullptr;  ///< f32 and f64 rows with a narrower dy
   AddRows add_ds = nullptr;    ///< dx and dresidual from d in the compute type
 };
 

@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 FUSEDNORM_TARGET_BEGIN
 
-/// The three dtypes are alike but where 16-bit rows meet f32 ones, on either side.
+/// The three dtypes are alike but where rows meet wider ones, on either side.
 static AddRows find_add_rows(DType a, DType b, DType first) {
   const auto is = [&](DType of_a, DType of_b, DType of_first) {
     return a == of_a && b == of_b && first == of_first;
@@ -25,6 +25,8 @@ static AddRows find_add_rows(DType a, DType b, DType first) {
   if (is(bf16, f32, f32)) return &add_rows<BFloat16, float, float>;
   if (is(f32, f32, f16)) return &add_rows<float, float, Float16>;
   if (is(f32, f32, bf16)) return &add_rows<float, float, BFloat16>;
+  if (is(f64, f64, f32)) return &add_rows<double, double, float>;
+  if (is(f32, f64, f64)) return &add_rows<float, double, double>;
   return nullptr;
 }
 

@@ -20,7 +20,9 @@ auto with_dtypes(DType param, DType y, const Body& body) -> decltype(body(Type<T
   if (param == x && y == x) return body(Type<TX>(), Type<TX>());
   if constexpr (x != DType::f32) {
     if (param == DType::f32 && y == x) return body(Type<float>(), Type<TX>());
-    if (param == DType::f32 && y == DType::f32) return body(Type<float>(), Type<float>());
+    if constexpr (sizeof(TX) == 2) {
+      if (param == DType::f32 && y == DType::f32) return body(Type<float>(), Type<float>());
+    }
   } else {
     if (param == DType::f16 && y == x) return body(Type<Float16>(), Type<TX>());
     if (param == DType::bf16 && y == x) return body(Type<BFloat16>(), Type<TX>());

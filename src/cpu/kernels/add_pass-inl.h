@@ -19,7 +19,7 @@ FUSEDNORM_TARGET_BEGIN
 /// first = a + b, and second = a + b in b's dtype.
 template <typename TA, typename TB, typename TFirst>
 struct AddTypes {
-  using D = Vectors<Compute<TA>>;
+  using D = Vectors<Compute<TB>>;  // no dtype is wider than that of b
   using Lanes = HWY_NAMESPACE::Lanes<D, TA, TFirst>;
   using A = RowInput<Lanes, TA>;
   using B = RowInput<Lanes, TB>;

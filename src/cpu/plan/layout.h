@@ -26,9 +26,10 @@ inline std::int64_t bytes_of(DType dtype) {
   return static_cast<std::int64_t>(size_of(dtype));
 }
 
-/// The dtype of y and dy in kernels: they have none for f32 rows with 16-bit y.
+/// The dtype of y and dy in kernels: that of f32 and f64 rows themselves. A narrower y is an add
+/// pass away.
 constexpr DType kernel_y_dtype(DType row, DType y) {
-  return row == DType::f32 ? DType::f32 : y;
+  return size_of(row) == 2 ? y : row;
 }
 
 /// Room for a parameter in the compute type and the layout of any kernel's lanes.
@@ -97,7 +98,7 @@ struct ForwardLayout {
   std::int64_t zero_bytes = 0;
   KeptRows kept;
   std::byte* sums = nullptr;  ///< kept rows of a task; null: read from the stored sum
-  std::byte* y = nullptr;     ///< y in f32, kept rows of a task
+  std::byte* y = nullptr;     ///< y in the dtype of rows, kept rows of a task
 
   ForwardLayout(const ForwardPlan& plan, Carver& carver) : order(plan.problem) {
     const ForwardProblem& p = plan.problem;
@@ -122,7 +123,7 @@ struct ForwardLayout {
     const bool keeps = p.has_residual && plan.streaming_stores &&
                        kept_stride(p.cols) * bytes_of(row) <= policy::longest_kept_bytes;
     const std::int64_t of_sum = p.has_residual ? bytes_of(row) : 0,
-                       of_y = plan.round_y ? bytes_of(DType::f32) : 0;
+                       of_y = plan.round_y ? bytes_of(row) : 0;
     kept = KeptRows(p.cols, of_sum + of_y, std::max(of_sum, of_y));
     if (keeps) sums = carver.take<std::byte>(plan.tasks * kept.bytes);
     if (plan.round_y) y = carver.take<std::byte>(plan.tasks * kept.bytes);
@@ -160,8 +161,8 @@ struct BackwardLayout {
   std::byte* scratch = nullptr;
   ExpandedParameters parameters;
   KeptRows kept;
-  std::byte* dy = nullptr;      ///< in f32, kept rows of a task
-  std::byte* source = nullptr;  ///< y in f32
+  std::byte* dy = nullptr;      ///< in the compute type, kept rows of a task
+  std::byte* source = nullptr;  ///< y in the compute type
   std::byte* dx = nullptr;      ///< in the compute type
 
   BackwardLayout(const BackwardPlan& plan, Carver& carver) : order(plan.problem) {

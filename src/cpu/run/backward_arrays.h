@@ -68,7 +68,7 @@ struct BackwardRun {
     a.dx_stride = out.stride(run.step);
   }
 
-  /// Some columns of dy or y, in f32.
+  /// Some columns of dy or y, in the compute type.
   void widen(const RowArray& from, const RowRun& run, std::int64_t column, std::int64_t cols,
              void* to, std::int64_t stride) const {
     AddArguments add;

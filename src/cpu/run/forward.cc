@@ -41,7 +41,7 @@ ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buf
   a.eps = p.eps;
   a.roundings = roundings_of(p);
   a.ahead_bytes = policy::prefetch_bytes;
-  // In place, the lines to write are in the cache already; and y that waits in f32 is to stay.
+  // In place, the lines to write are in the cache already; and y that waits is to stay.
   a.streaming = plan.streaming_stores && buffers.x != buffers.y && !plan.round_y;
   a.segments = segments_of(p.cols, row_dtype(p));
   a.gamma_offset = p.has_gamma ? p.gamma_offset : 0;
@@ -113,7 +113,7 @@ struct Run {
     plan.add_residual(add);
   }
 
-  /// y of some columns, from f32.
+  /// y of some columns, from the dtype of rows.
   void round_y(const RowRun& run, std::int64_t column, std::int64_t cols, const void* from,
                std::int64_t stride) const {
     AddArguments add;
@@ -180,7 +180,7 @@ void write_segment(const Run& run, ForwardArguments a, const RowRun& rows, std::
   for (std::int64_t r = 0; r < rows.count; ++r) {
     const RowRun row = part_of(rows, r, 1);
     run.aim(a, row);
-    a.y = kept.array(column, bytes_of(DType::f32));
+    a.y = kept.array(column, bytes_of(row_dtype(run.plan.problem)));
     write(a, 0, 1, segment, of_rows + r * a.segments.count, ahead_rows);
     run.round_y(row, column, a.segments.end(segment) - column, kept.columns, 0);
   }
