@@ -96,7 +96,8 @@ enum class Schedule : std::uint8_t {
 struct ForwardKernels;  ///< what plan() found for the instruction set and the dtypes
 struct BackwardKernels;
 struct AddArguments;
-using AddRows = void (*)(const AddArguments&);
+using AddRows = void (*)(const AddArguments&, std::int64_t row, std::int64_t rows,
+                         std::int64_t column, std::int64_t cols);
 
 struct ForwardPlan {
   ForwardProblem problem;

@@ -16,7 +16,8 @@ const ForwardKernels* forward_table() {
   using L = typename F::Lanes;
   static constexpr ForwardKernels kernels = {
       &forward_rows<F>,   &segment_moments<F>, &merge_moments<F>,
-      &write_shared_y<F>, &expand<L, TP>,      std::is_same_v<TP, typename F::C> && !in_pairs<L>};
+      &write_shared_y<F>, &expand<L, TP>,      std::is_same_v<TP, typename F::C> && !in_pairs<L>,
+      longest_added<F>};
   return &kernels;
 }
 

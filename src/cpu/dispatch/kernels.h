@@ -28,11 +28,36 @@ struct Roundings {
   DType product = DType::f32;
 };
 
+/// first = second = a + b: each array with its stride in elements.
+struct AddArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;  ///< null: 0
+  void* first = nullptr;
+  void* second = nullptr;  ///< in the dtype of b; null: not wanted
+  std::int64_t a_stride = 0;
+  std::int64_t b_stride = 0;
+  std::int64_t first_stride = 0;
+  std::int64_t second_stride = 0;
+  std::int64_t second_ring = -1;                      ///< row r of second lies at r & second_ring
+  std::int64_t ahead_bytes = policy::prefetch_bytes;  ///< of b
+  bool streams_first = false;
+  bool streams_second = false;  ///< only where first streams, too
+};
+
+/// Some columns of some rows. The caller flushes streaming stores.
+using AddRows = void (*)(const AddArguments&, std::int64_t row, std::int64_t rows,
+                         std::int64_t column, std::int64_t cols);
+
 struct ForwardArguments {
   Operation operation;
+  /// Makes whole rows of x of `added`, each just before it is summed: of at most longest_added
+  /// columns, where y is streamed. Null: they are there.
+  AddRows add;
+  const AddArguments* added;
   const void* x;
-  const void* gamma;  ///< null: 1
-  const void* beta;   ///< null: 0
+  std::int64_t x_ring;  ///< whole row r of x lies at r & x_ring
+  const void* gamma;    ///< null: 1
+  const void* beta;     ///< null: 0
   void* y;
   void* mean;  ///< null: not wanted
   void* rstd;
@@ -42,7 +67,8 @@ struct ForwardArguments {
   std::int64_t y_stride;
   double eps;
   Roundings roundings;
-  std::int64_t ahead_bytes;  ///< from what is summed to what is prefetched meanwhile
+  const void* ahead;          ///< what is prefetched while row 0 is summed; perhaps no address
+  std::int64_t ahead_stride;  ///< in bytes
   bool streaming;
   Segments segments;
   Expand expand;  ///< null: gamma and beta are as the kernel wants them
@@ -67,6 +93,7 @@ struct ForwardKernels {
                 std::int64_t segment, const Moments* of_rows, std::int64_t ahead_rows);
   Expand expand;
   bool takes_given;  ///< parameters that the caller gave need no expanding; absent ones never do
+  std::int64_t longest_added;  ///< columns of rows that rows() adds itself; 0: of none
 };
 
 struct BackwardArguments {
@@ -141,25 +168,6 @@ struct BackwardKernels {
   Expand expand;     ///< never null: rows() wants also absent parameters in full
   bool takes_given;  ///< parameters that the caller gave need no expanding
 };
-
-/// first = second = a + b, of `rows` rows: each array with its stride in elements.
-struct AddArguments {
-  const void* a = nullptr;
-  const void* b = nullptr;  ///< null: 0
-  void* first = nullptr;
-  void* second = nullptr;  ///< in the dtype of b; null: not wanted
-  std::int64_t a_stride = 0;
-  std::int64_t b_stride = 0;
-  std::int64_t first_stride = 0;
-  std::int64_t second_stride = 0;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  bool streams_first = false;
-  bool streams_second = false;  ///< only where first streams, too
-};
-
-/// The caller flushes streaming stores.
-using AddRows = void (*)(const AddArguments&);
 
 /// Null when this build does not hold the instruction set or the dtypes are not a supported triple.
 const ForwardKernels* forward_kernels(std::int64_t highway_target, DType x, DType param, DType y);

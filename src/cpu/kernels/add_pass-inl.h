@@ -55,7 +55,7 @@ HWY_INLINE void store_sum(StepA a, [[maybe_unused]] StepB b, const Store& store)
 
 /// One row of n columns. Past the cache goes `first` and, if it is aligned as `first` is, `second`.
 template <class T, bool adds, Cache cache, Cache second_cache>
-HWY_INLINE void add_row(const AddRow<T>& row, size_t n) {
+HWY_INLINE void add_row(const AddRow<T>& row, size_t n, int64_t ahead_bytes) {
   using L = typename T::Lanes;
   const size_t step = L::step();
   const Tail<L> tail(n);
@@ -89,7 +89,7 @@ HWY_INLINE void add_row(const AddRow<T>& row, size_t n) {
     });
   }
   const AddRow<T> from = row.at(static_cast<int64_t>(begin));
-  const auto ahead = from.b.ahead();
+  const auto ahead = from.b.ahead(ahead_bytes);
   const size_t count = end - begin, line = HWY_MAX(step, T::First::Lines::line);
   const std::integral_constant<Cache, cache> first_to;
   const std::integral_constant<Cache, second_cache> second_to;
@@ -108,39 +108,44 @@ HWY_INLINE void add_row(const AddRow<T>& row, size_t n) {
 }
 
 template <class T, bool adds>
-void add_rows_by_cache(const AddArguments& a) {
+void add_rows_by_cache(const AddArguments& a, int64_t first_row, int64_t rows, int64_t column,
+                       int64_t cols) {
   using First = typename T::First;
   using Second = typename T::Second;
-  const auto n = static_cast<size_t>(a.cols);
-  for (int64_t r = 0; r < a.rows; ++r) {
-    const AddRow<T> row = {T::A::of(a.a, r, a.a_stride),
-                           adds ? T::B::of(a.b, r, a.b_stride) : typename T::B{nullptr},
-                           First::of(a.first, r, a.first_stride),
-                           a.second ? Second::of(a.second, r, a.second_stride) : Second{nullptr}};
+  const auto n = static_cast<size_t>(cols);
+  for (int64_t r = first_row; r < first_row + rows; ++r) {
+    const AddRow<T> row =
+        AddRow<T>{
+            T::A::of(a.a, r, a.a_stride),
+            adds ? T::B::of(a.b, r, a.b_stride) : typename T::B{nullptr},
+            First::of(a.first, r, a.first_stride),
+            a.second ? Second::of(a.second, r & a.second_ring, a.second_stride) : Second{nullptr},
+        }
+            .at(column);
     if constexpr (First::can_bypass) {
       if (a.streams_first && row.first.fits_lines(n)) {
         if constexpr (Second::can_bypass) {
           const auto begin = static_cast<int64_t>(row.first.lines(n).begin);
           if (a.streams_second && row.second.first && row.second.at(begin).head() == 0) {
-            add_row<T, adds, Cache::bypass, Cache::bypass>(row, n);
+            add_row<T, adds, Cache::bypass, Cache::bypass>(row, n, a.ahead_bytes);
             continue;
           }
         }
-        add_row<T, adds, Cache::bypass, Cache::keep>(row, n);
+        add_row<T, adds, Cache::bypass, Cache::keep>(row, n, a.ahead_bytes);
         continue;
       }
     }
-    add_row<T, adds, Cache::keep, Cache::keep>(row, n);
+    add_row<T, adds, Cache::keep, Cache::keep>(row, n, a.ahead_bytes);
   }
 }
 
 template <typename TA, typename TB, typename TFirst>
-void add_rows(const AddArguments& a) {
+void add_rows(const AddArguments& a, int64_t row, int64_t rows, int64_t column, int64_t cols) {
   using T = AddTypes<TA, TB, TFirst>;
   if (a.b)
-    add_rows_by_cache<T, true>(a);
+    add_rows_by_cache<T, true>(a, row, rows, column, cols);
   else
-    add_rows_by_cache<T, false>(a);
+    add_rows_by_cache<T, false>(a, row, rows, column, cols);
 }
 
 FUSEDNORM_TARGET_END

@@ -65,8 +65,8 @@ HWY_INLINE bool finish_together(const ForwardArguments& a, double share, Batch<F
 }
 
 /// Factors and statistics of rows `row` and on.
-template <class F>
-HWY_INLINE void finish_batch(const ForwardArguments& a, int64_t row, typename F::Input x,
+template <class F, bool adds>
+HWY_INLINE void finish_batch(const ForwardArguments& a, int64_t row, const WholeRows<F, adds>& rows,
                              double share, int64_t count, Batch<F>& batch) {
   if (HWY_LIKELY(finish_together<F>(a, share, batch))) {
     for (int64_t r = 0; a.mean && r < count; ++r)
@@ -75,42 +75,41 @@ HWY_INLINE void finish_batch(const ForwardArguments& a, int64_t row, typename F:
       static_cast<float*>(a.rstd)[(row + r) * a.statistics_stride] = batch.factors[r].rstd;
     return;
   }
-  for (int64_t r = 0; r < count; ++r, x = x.at(a.x_stride)) {
+  for (int64_t r = 0; r < count; ++r) {
     batch.factors[r] = finish_row<F>(
-        a, row + r, moments_of<F>(a.operation, x, a.cols, batch.sum[r], batch.squares[r], share),
+        a, row + r,
+        moments_of<F>(a.operation, rows.at(row + r), a.cols, batch.sum[r], batch.squares[r], share),
         share, true);
   }
 }
 
-template <class F, Cache cache>
+template <class F, Cache cache, bool adds>
 HWY_NOINLINE void narrow_rows(const ForwardArguments& a, int64_t begin, int64_t end) {
   const Parameter<typename F::Lanes> gamma(a.gamma, ones<float>.data(), a.cols),
       beta(a.beta, zeros<float>.data(), a.cols);
-  const int64_t x_stride = a.x_stride, y_stride = a.y_stride, most = Batch<F>::most;
+  const int64_t y_stride = a.y_stride, most = Batch<F>::most;
   const auto n = static_cast<size_t>(a.cols);
   const double share = 1.0 / static_cast<double>(a.cols);
-  auto x = F::Input::of(a.x, begin, x_stride);
+  const WholeRows<F, adds> rows(a);
   auto y = F::Output::of(a.y, begin, y_stride);
   Batch<F> batches[2] = {};
-  const auto sum_batch = [&](typename F::Input from, int64_t count, Batch<F>& batch) HWY_ATTR {
-    for (int64_t r = 0; r < count; ++r, from = from.at(x_stride))
-      sum_row<F>(from, n, &batch.sum[r], &batch.squares[r]);
+  const auto sum_batch = [&](int64_t first, Batch<F>& batch) HWY_ATTR {
+    const int64_t count = HWY_MIN(most, end - first);
+    rows.make(first, count);
+    for (int64_t r = 0; r < count; ++r)
+      sum_row<F>(rows.at(first + r), n, &batch.sum[r], &batch.squares[r]);
   };
-  sum_batch(x, HWY_MIN(most, end - begin), batches[0]);
+  sum_batch(begin, batches[0]);
   int now = 0;
   for (int64_t row = begin; row < end; row += most, now ^= 1) {
     const int64_t count = HWY_MIN(most, end - row);
     Batch<F>& batch = batches[now];
-    finish_batch<F>(a, row, x, share, count, batch);
-    if (HWY_LIKELY(row + most < end))
-      sum_batch(x.at(most * x_stride), HWY_MIN(most, end - row - most), batches[now ^ 1]);
-    auto ahead = x.later(0, 2 * most, x_stride).ahead(a.ahead_bytes);
-    for (int64_t r = 0; r < count; ++r) {
+    finish_batch(a, row, rows, share, count, batch);
+    if (HWY_LIKELY(row + most < end)) sum_batch(row + most, batches[now ^ 1]);
+    for (int64_t r = 0; r < count; ++r, y = y.at(y_stride)) {
       if (cache == Cache::bypass) y.prefetch_head(policy::head_rows_ahead, y_stride);
-      write<F, cache>(x, gamma.all, beta.all, y, n, batch.factors[r], ahead, a.roundings);
-      x = x.at(x_stride);
-      y = y.at(y_stride);
-      ahead = ahead.at(x_stride);
+      write<F, cache>(rows.at(row + r), gamma.all, beta.all, y, n, batch.factors[r],
+                      rows.ahead(row + r + 2 * most), a.roundings);
     }
   }
 }

@@ -47,7 +47,7 @@ HWY_INLINE void write_chunk(const ForwardArguments& a, int64_t row_begin, int64_
   for (int64_t row = row_begin; row < row_end; ++row) {
     const auto x = F::Input::of(a.x, row, a.x_stride).at(column);
     const auto y = Output::of(a.y, row, a.y_stride).at(column);
-    const auto ahead = ahead_rows > 0 ? x.later(0, ahead_rows, a.x_stride) : x.ahead(a.ahead_bytes);
+    const auto ahead = ahead_rows > 0 ? x.later(0, ahead_rows, a.x_stride) : x.ahead();
     const Factors<F>& of_row = factors[row - row_begin];
     const auto count = static_cast<size_t>(n);
     if (Output::can_bypass && a.streaming)

@@ -30,6 +30,38 @@ struct ForwardTypes {
   static constexpr bool sixteen_bit = sizeof(TX) == 2;
 };
 
+/// Whole rows of x. `adds`: an add pass makes them just before they are summed, and they lie in a
+/// ring.
+template <class F, bool adds>
+class WholeRows {
+ public:
+  using Input = typename F::Input;
+
+  explicit HWY_INLINE WholeRows(const ForwardArguments& a)
+      : a_(a),
+        first_(Input::of(a.x, 0, 0)),
+        ahead_(Input::beyond(a.ahead, 0, 0)),
+        stride_(a.x_stride),
+        ahead_stride_(a.ahead_stride) {}
+
+  HWY_INLINE void make([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t rows) const {
+    if constexpr (adds) a_.add(*a_.added, row, rows, 0, a_.cols);
+  }
+  HWY_INLINE Input at(int64_t row) const {
+    if constexpr (adds) row &= a_.x_ring;
+    return Input::of(first_.first, row, stride_);
+  }
+  /// What is prefetched while `row` is summed.
+  HWY_INLINE Input ahead(int64_t row) const {
+    return Input::beyond(ahead_.first, row, ahead_stride_);
+  }
+
+ private:
+  const ForwardArguments& a_;
+  Input first_, ahead_;
+  int64_t stride_, ahead_stride_;
+};
+
 /// Which loop writes a row.
 enum class Form : uint8_t {
   plain,    ///< centre is zero, and y rounded once

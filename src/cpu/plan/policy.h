@@ -81,6 +81,12 @@ inline constexpr std::int64_t max_constants = chunk_bytes / 2;
 inline constexpr std::int64_t narrow_bytes = 1024;
 inline constexpr std::int64_t rows_at_once = 4;
 
+/// Rows between their add pass and their write pass where kernels add themselves: those of this
+/// pass and of the next. A power of two.
+constexpr std::int64_t rows_in_ring(std::int64_t row_bytes) {
+  return row_bytes <= narrow_bytes ? 2 * rows_at_once : 2;
+}
+
 // --- Rows that are not simply one after another, and rows between passes ------------------------
 
 /// Rows that a kernel takes at once without a loss: filling and draining its pipeline costs about

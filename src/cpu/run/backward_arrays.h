@@ -76,9 +76,7 @@ struct BackwardRun {
     add.a_stride = from.stride(run.step);
     add.first = to;
     add.first_stride = stride;
-    add.rows = run.count;
-    add.cols = cols;
-    plan.widen_dy(add);
+    plan.widen_dy(add, 0, run.count, 0, cols);
   }
 
   /// Some columns of dx and dresidual: d + ds, of which one may be null.
@@ -94,10 +92,8 @@ struct BackwardRun {
     add.first_stride = first.stride(run.step);
     add.second = dx ? dresidual.at(run.first, column) : nullptr;
     add.second_stride = dresidual.stride(run.step);
-    add.rows = run.count;
-    add.cols = cols;
     add.streams_first = add.streams_second = streaming;
-    plan.add_ds(add);
+    plan.add_ds(add, 0, run.count, 0, cols);
   }
 
   /// Whether the sums of dgamma are gamma times too large.

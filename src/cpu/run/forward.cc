@@ -40,7 +40,7 @@ ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buf
   a.cols = p.cols;
   a.eps = p.eps;
   a.roundings = roundings_of(p);
-  a.ahead_bytes = policy::prefetch_bytes;
+  a.x_ring = -1;
   // In place, the lines to write are in the cache already; and y that waits is to stay.
   a.streaming = plan.streaming_stores && buffers.x != buffers.y && !plan.round_y;
   a.segments = segments_of(p.cols, row_dtype(p));
@@ -88,6 +88,9 @@ struct Run {
     const RowArray& row = sum ? sum : x;
     a.x = row.at(run.first);
     a.x_stride = row.stride(run.step);
+    a.ahead = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(x.at(run.first)) +
+                                            policy::prefetch_bytes);
+    a.ahead_stride = x.stride(run.step) * x.element;
     a.y = y.at(run.first);
     a.y_stride = y.stride(run.step);
     a.mean = mean ? mean + run.first * statistic : nullptr;
@@ -95,22 +98,24 @@ struct Run {
     a.statistics_stride = run.step;
   }
 
-  /// The stored sum of some columns of rows of a run; also to `kept`, if not null.
-  void add_residual(const RowRun& run, std::int64_t column, std::int64_t cols,
-                    std::byte* kept) const {
+  /// The stored sum of rows of a run; also at `kept`, if not null.
+  AddArguments sum_of(const RowRun& run, std::byte* kept) const {
     AddArguments add;
-    add.a = x.at(run.first, column);
+    add.a = x.at(run.first);
     add.a_stride = x.stride(run.step);
-    add.b = residual.at(run.first, column);
+    add.b = residual.at(run.first);
     add.b_stride = residual.stride(run.step);
-    add.first = sum.at(run.first, column);
+    add.first = sum.at(run.first);
     add.first_stride = sum.stride(run.step);
     add.second = kept;
     add.second_stride = kept_stride(plan.problem.cols);
-    add.rows = run.count;
-    add.cols = cols;
     add.streams_first = kept != nullptr;
-    plan.add_residual(add);
+    return add;
+  }
+  /// Whether kernels add the residual between their passes; never where y waits in f32 or f64.
+  bool kernels_add() const {
+    return sum && streams_sum && layout.sums && arguments.streaming &&
+           plan.problem.cols <= plan.kernels->longest_added;
   }
 
   /// y of some columns, from the dtype of rows.
@@ -121,38 +126,47 @@ struct Run {
     add.a_stride = stride;
     add.first = y.at(run.first, column);
     add.first_stride = y.stride(run.step);
-    add.rows = run.count;
-    add.cols = cols;
     add.streams_first = streams_y;
-    plan.round_y(add);
+    plan.round_y(add, 0, run.count, 0, cols);
   }
 };
+
+/// The sums of rows, or what the kernel needs to make them in `add`.
+void take_sums(const Run& run, ForwardArguments& a, const RowRun& rows, std::int64_t task,
+               AddArguments& add) {
+  std::byte* kept =
+      run.streams_sum && run.layout.sums ? run.layout.sums + task * run.layout.kept.bytes : nullptr;
+  add = run.sum_of(rows, kept);
+  if (kept) {
+    a.x = kept;
+    a.x_stride = add.second_stride;
+  }
+  // While y is written, x of the rows that follow is prefetched: no further, for four streams.
+  a.ahead = run.x.at(rows.first);
+  if (run.kernels_add()) {
+    const std::int64_t row_bytes = a.cols * bytes_of(row_dtype(run.plan.problem));
+    a.add = run.plan.add_residual;
+    a.added = &add;
+    a.x_ring = add.second_ring = policy::rows_in_ring(row_bytes) - 1;
+    add.ahead_bytes = 0;
+  } else {
+    a.ahead = static_cast<const std::byte*>(a.ahead) + rows.count * a.ahead_stride;
+    run.plan.add_residual(add, 0, rows.count, 0, a.cols);
+  }
+}
 
 /// Rows that are taken together: their sum, their norm, their y.
 void take_rows(const Run& run, ForwardArguments& a, const RowRun& rows, std::int64_t task) {
   const ForwardLayout& layout = run.layout;
-  const std::int64_t stride = kept_stride(a.cols);
+  AddArguments add;
   run.aim(a, rows);
-  if (run.sum) {
-    std::byte* kept =
-        run.streams_sum && layout.sums ? layout.sums + task * layout.kept.bytes : nullptr;
-    run.add_residual(rows, 0, a.cols, kept);
-    // While y is written, x of the rows that follow is prefetched.
-    const auto* next = static_cast<const std::byte*>(run.x.at(rows.first)) +
-                       rows.count * run.x.stride(rows.step) * run.x.element;
-    if (kept) {
-      a.x = kept;
-      a.x_stride = stride;
-    }
-    a.ahead_bytes = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(next) -
-                                              reinterpret_cast<std::uintptr_t>(a.x));
-  }
+  if (run.sum) take_sums(run, a, rows, task, add);
   if (layout.y) {
     a.y = layout.y + task * layout.kept.bytes;
-    a.y_stride = stride;
+    a.y_stride = kept_stride(a.cols);
   }
   run.plan.kernels->rows(a, 0, rows.count);
-  if (layout.y) run.round_y(rows, 0, a.cols, a.y, stride);
+  if (layout.y) run.round_y(rows, 0, a.cols, a.y, a.y_stride);
 }
 
 void run_rows(const Run& run, std::int64_t begin, std::int64_t end, std::int64_t task) {
@@ -162,7 +176,8 @@ void run_rows(const Run& run, std::int64_t begin, std::int64_t end, std::int64_t
     run.parameters.select(a, rows.group, task, group);
     if (run.layout.zeros) a.beta = run.layout.zeros;
     prefetch_share(run.layout.order, rows, a.cols, {&run.x});
-    const std::int64_t most = run.layout.kept.rows > 0 ? run.layout.kept.rows : rows.count;
+    const bool tiles = run.layout.kept.rows > 0 && !run.kernels_add();
+    const std::int64_t most = tiles ? run.layout.kept.rows : rows.count;
     for (std::int64_t row = 0; row < rows.count; row += most)
       take_rows(run, a, part_of(rows, row, std::min(most, rows.count - row)), task);
   });
@@ -201,7 +216,9 @@ void share_rows(const Run& run, ParallelFor parallel_for) {
           const RowRun one{row, 1, 1, 0};
           const std::int64_t column = a.segments.begin(segment);
           run.aim(own, one);
-          if (run.sum) run.add_residual(one, column, a.segments.end(segment) - column, nullptr);
+          if (run.sum)
+            run.plan.add_residual(run.sum_of(one, nullptr), 0, 1, column,
+                                  a.segments.end(segment) - column);
           out[(row - begin) * segments + segment] = kernels.moments(own, 0, segment);
         }
       },

@@ -22,6 +22,12 @@ struct RowInput {
   static HWY_INLINE RowInput of(const void* array, int64_t row, int64_t stride) {
     return {static_cast<const T*>(array) + row * stride};
   }
+  /// The same where only prefetches go, with a stride in bytes.
+  static HWY_INLINE RowInput beyond(const void* array, int64_t row, int64_t stride) {
+    return {
+        reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(array) +
+                                   static_cast<uintptr_t>(row) * static_cast<uintptr_t>(stride))};
+  }
   HWY_INLINE RowInput at(int64_t column) const { return {first + column}; }
 
   /// The step at column i, for L::part().
