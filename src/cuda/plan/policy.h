@@ -65,7 +65,7 @@ inline int row_groups(const BackwardProblem& p, int row_threads, const Device& d
 
 /// Whether a block gets `bytes` of dynamic shared memory. sm_75 has 64 KiB, others 99 and more.
 inline bool fits(std::size_t bytes, const Device& device) {
-  return static_cast<std::int64_t>(bytes) + most_static_bytes <= device.shared_bytes_per_block;
+  return static_cast<std::int64_t>(bytes) + most_static_bytes <= block_shared_bytes(device);
 }
 
 /// A long row is re-read by one block while rows fill half the device; with fewer, many blocks
@@ -103,7 +103,7 @@ std::int64_t period(const Problem& p) {
 /// Blocks with `shared_bytes` of shared memory that a multiprocessor holds, of `resident` that its
 /// registers would: a grid of more has a last wave of few blocks.
 inline int resident_with(std::size_t shared_bytes, int resident, const Device& device) {
-  const std::int64_t all = device.shared_bytes_per_block + system_shared_bytes;
+  const std::int64_t all = block_shared_bytes(device) + system_shared_bytes;
   const auto each = static_cast<std::int64_t>(shared_bytes) + system_shared_bytes;
   return static_cast<int>(std::clamp<std::int64_t>(all / each, 1, resident));
 }

@@ -31,6 +31,12 @@ inline bool takes_ring(std::int64_t cols, DType row, bool from_y) {
   return has_ring(size_of(row), from_y) && !interleaves(cols, element_of(row));
 }
 
+/// Dynamic shared memory that a block gets at most. No device has a MiB; a description by hand may
+/// claim any, more than there are numbers for.
+inline std::int64_t block_shared_bytes(const Device& device) {
+  return std::min<std::int64_t>(device.shared_bytes_per_block, 1 << 20);
+}
+
 /// The ring of a block of `threads` threads with `other_bytes` of shared memory besides, `resident`
 /// of which a multiprocessor holds at once; no thread takes more than `most_rows` rows.
 /// As many stages as it takes to have enough in flight, if they fit. sm_75 has no copies to shared
@@ -41,8 +47,7 @@ inline Ring ring_of(int planes, int threads, std::size_t other_bytes, int reside
   if (device.compute_capability < 80) return ring;
   ring.warp_bytes = planes * warp_lanes * vector_bytes;
   ring.stage_bytes = threads / warp_lanes * ring.warp_bytes;
-  // No device has a MiB; a description by hand may claim any.
-  const std::int64_t block = std::min<std::int64_t>(device.shared_bytes_per_block, 1 << 20);
+  const std::int64_t block = block_shared_bytes(device);
   const std::int64_t share = (block + system_shared_bytes) / resident - system_shared_bytes;
   const auto other = static_cast<std::int64_t>(other_bytes);
   const std::int64_t wanted =
