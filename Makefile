@@ -26,14 +26,14 @@ export PATH := $(PATH):/usr/local/cuda/bin:$(CURDIR)/.venv/cuda/bin
 
 .PHONY: help demo test test-full test-libraries test-core test-sanitizers test-cuda test-gpu test-python test-python-cuda
 .PHONY: emulated-package
-.PHONY: test-matrix test-arm64 test-cuda-12 test-compilers wheels
+.PHONY: test-matrix test-free-threaded test-arm64 test-cuda-12 test-compilers wheels
 .PHONY: test-fuzz fuzz docs docs-serve format check-format lint clean
 
 help:
 	@echo 'make demo       profile LayerNorm as it was in 2019, as torch has it now, and fused'
 	echo 'make test       build and run every test; make test-full: on every size of problem, with sanitizers'
 	echo 'make test-gpu   the CUDA tests, compute-sanitizer and the benchmark on the GPU of this machine'
-	echo 'make test-matrix, test-arm64, test-cuda-12, test-compilers  other releases of torch, machines, nvcc, compilers'
+	echo 'make test-matrix, test-free-threaded, test-arm64, test-cuda-12, test-compilers   other torch, Python, machines, nvcc, compilers'
 	echo 'make wheels     wheels for TORCH=2.15.0, with CUDA=ON for all GPUs: build/wheels'
 	echo 'make docs       the documentation as a site: build/site/index.html'
 	echo 'make fuzz       the fuzzers, ten minutes each; make test-fuzz: ten seconds each'
@@ -102,6 +102,11 @@ emulated-package: $(STAMPS)/nvcc $(STAMPS)/system-test
 # Environments of their own, real pip installs: the oldest, a middle and the newest torch, or MATRIX='2.9.1:python3.12'.
 test-matrix: $(STAMPS)/system
 	tools/test-matrix $(MATRIX)
+
+# A Python without the GIL, built from Debian's source; 2.12.0 is the last torch for 3.13t.
+test-free-threaded: $(STAMPS)/system $(STAMPS)/system-python
+	tools/step free-threaded-python 'A free-threaded Python' 'about 5 min the first time' tools/install-python-free-threaded
+	tools/test-matrix "2.12.0:$(CURDIR)/build/python-free-threaded/bin/python3"
 
 test-arm64: $(STAMPS)/system-arm64
 	tools/test-arm64

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many threads at once, and any number of threads inside: the same bits."""
 
+import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 
 import fusednorm
@@ -39,3 +42,12 @@ def test_results_do_not_depend_on_the_number_of_threads():
     for other in results[1:]:
         for left, right in zip(results[0], other):
             assert all(torch.equal(a, b) for a, b in zip(left, right))
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    reason="a Python with the GIL; make test-free-threaded runs it",
+)
+def test_the_gil_stays_off():
+    """An extension module that does not say it can do without switches it on for all."""
+    assert not sys._is_gil_enabled()
