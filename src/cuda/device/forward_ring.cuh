@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of a forward pass in the order in which a thread takes them, requested ahead where there
-// is a ring.
+// is a ring; on sm_75, which has none, narrow rows are loaded ahead to registers.
 #pragma once
 
 #include "device/prefetch.cuh"
@@ -8,12 +8,23 @@
 
 namespace fusednorm::cuda {
 
-/// `whole`: all rows of the kernel are aligned, plain and of whole tiles.
-template <typename Tile, bool whole>
+/// The row after the one that is worked on, as it was stored.
+template <typename Tile, bool exists>
+struct NextRow {};
+template <typename Tile>
+struct NextRow<Tile, true> {
+  Words<Tile, own_size<Tile>> words;
+};
+
+/// `whole`: all rows of the kernel are aligned, plain and of whole tiles. `spare`: there are
+/// registers for a second row, as it was stored.
+template <typename Tile, bool whole, bool spare>
 struct ForwardRing {
+  static constexpr bool in_registers = spare && !copies_exist && sizeof(typename Tile::Storage) < 8;
   RowRing ring;
   std::int64_t row;    ///< the first that was not requested
   const std::byte* x;  ///< the lane's first column of it
+  NextRow<Tile, in_registers> next;
 
   template <typename Index>
   __device__ __forceinline__ ForwardRing(const ForwardArguments& a, const uint4* shared,
@@ -41,6 +52,24 @@ struct ForwardRing {
     advance_row(a, first);
   }
 
+  /// Whether rows are loaded ahead to registers: plain ones in whole vectors, of a whole warp also
+  /// whole ones, for which the kernel has a loop of its own.
+  __device__ __forceinline__ bool loads_ahead(const ForwardArguments& a, Extent every) const {
+    return every.access == Access::vectors && a.residual.data == nullptr &&
+           (Tile::lanes != warp_lanes || (a.plain && a.cols == Tile::cols));
+  }
+
+  /// Starts loading the first row that was not requested, if it exists.
+  template <typename Index>
+  __device__ __forceinline__ void load_ahead(const ForwardArguments& a, Index first, Extent every) {
+    const bool exists = row < a.map.rows;
+    if (Tile::lanes != warp_lanes || exists) {  // all lanes of a warp have a row, or none
+      load_tile_words<Tile, own_size<Tile>, Access::vectors>(next.words, x,
+                                                             exists ? every : every.none());
+    }
+    advance_row(a, first);
+  }
+
   /// Fills the ring.
   template <typename Index>
   __device__ __forceinline__ void request_first(const ForwardArguments& a, Index first,
@@ -48,6 +77,8 @@ struct ForwardRing {
     if constexpr (rings_exist<Tile>) {
 #pragma unroll 1
       for (int stage = 0; stage < a.ring.stages; ++stage) request(a, first, every);
+    } else if constexpr (in_registers) {
+      if (loads_ahead(a, every)) load_ahead(a, first, every);
     }
   }
 
@@ -61,6 +92,12 @@ struct ForwardRing {
         RowRing::wait(a.ring);
         load_row<Tile, full>(values, FromSlot<Tile>{ring.slot}, a, nullptr, now, first, extent);
         return request(a, first, every);
+      }
+    }
+    if constexpr (in_registers && (full || Tile::lanes != warp_lanes)) {
+      if (full || loads_ahead(a, every)) {
+        unpack_tile<Tile, own_size<Tile>>(values, next.words, a.row_dtype);
+        return load_ahead(a, first, every);
       }
     }
     prefetch_next<full>(a, now + a.row_step, first, every);

@@ -9,6 +9,19 @@
 
 namespace fusednorm::cuda {
 
+/// A number, loaded where this stands: else nvcc puts each load before its use, and only ptxas may
+/// bring them together again.
+__device__ __forceinline__ float load_here(const float* at) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(at)));
+  return value;
+}
+__device__ __forceinline__ double load_here(const double* at) {
+  double value;
+  asm volatile("ld.global.f64 %0, [%1];" : "=d"(value) : "l"(__cvta_generic_to_global(at)));
+  return value;
+}
+
 /// Adds `count` numbers of each gradient, `step` apart. All loads of a batch are issued before the
 /// first is used: past the end the last number is loaded again and left out.
 template <typename C>
@@ -19,8 +32,8 @@ __device__ __forceinline__ void add_partials(C& dgamma, C& dbeta, const C* at, i
     C gammas[column_batch], betas[column_batch];
 #pragma unroll
     for (int j = 0; j < column_batch; ++j) {
-      gammas[j] = at[0];
-      betas[j] = at[to_dbeta];
+      gammas[j] = load_here(at);
+      betas[j] = load_here(at + to_dbeta);
       if (j + 1 < left) at += step;
     }
 #pragma unroll

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(narrow_threads,
   std::int64_t row = static_cast<std::int64_t>(blockIdx.x) *
                          (narrow_threads / warp_lanes * lanes.rows_per_warp()) +
                      lanes.row_in_block();
-  ForwardRing<T, false> ring(a, dynamic_shared, row, first);
+  ForwardRing<T, false, narrow_spares_registers(T::registers)> ring(a, dynamic_shared, row, first);
   ring.request_first(a, first, every);
   // One row of parameters for the block serves all rows of one group; else each warp has its own.
   const bool for_block = a.map.groups == 1;

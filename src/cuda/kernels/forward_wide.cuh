@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads,
   const int segment = rank * warps + threadIdx.x / warp_lanes;
   const WidePlace<T, whole> own(a, segment, lane);
   std::int64_t row = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
-  ForwardRing<T, whole> ring(a, dynamic_shared, row, own.first);
+  ForwardRing<T, whole, false> ring(a, dynamic_shared, row, own.first);
   ring.request_first(a, own.first, own.extent);
   const auto cols_of = cols_of_segments<T, whole>(a, own.extent);
   // A warp without columns may have any.

@@ -23,6 +23,11 @@ constexpr bool narrow_keeps_gamma(int tile_registers, std::size_t element) {
 constexpr int narrow_blocks(int tile_registers, std::size_t element) {
   return tile_registers <= (element == 2 ? 32 : element == 4 ? 16 : 8) ? 4 : 3;
 }
+/// Whether that leaves registers for the row after the one that is worked on, as it was stored:
+/// where there are no copies to shared memory it is loaded there.
+constexpr bool narrow_spares_registers(int tile_registers) {
+  return tile_registers < 40;
+}
 /// Wide forward rows: beta waits in shared memory where rows are ragged or have clusters, and in
 /// whole rows of 16 bits whose lanes hold 32 columns, since the words as loaded take registers,
 /// too. So does gamma in ragged rows of clusters, and in f64.
