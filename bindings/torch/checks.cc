@@ -96,9 +96,9 @@ bool is_accepted(at::ScalarType parameter, at::ScalarType input, bool narrow_par
          (narrow_parameters && input == at::kFloat && is_narrow(parameter));
 }
 
-/// "Float", "BFloat16 (as input) or Float", ...
+/// "Float (the dtype of input)", "BFloat16 (the dtype of input) or Float", ...
 std::string accepted_dtypes(at::ScalarType input, bool narrow_parameters) {
-  std::string text = std::string(c10::toString(input)) + " as input";
+  std::string text = std::string(c10::toString(input)) + " (the dtype of input)";
   if (is_narrow(input)) text += " or Float";
   if (input == at::kFloat && narrow_parameters) text += ", Half or BFloat16";
   return text;

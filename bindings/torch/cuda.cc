@@ -26,6 +26,16 @@ fusednorm::cuda::Device describe(c10::DeviceIndex ordinal) {
   return device;
 }
 
+/// A plan with clusters, or for rows that only larger ones might hold.
+template <typename Plan>
+bool may_have_clusters(const Plan& plan) {
+  using fusednorm::cuda::Kernel;
+  const Kernel kernel = plan.launch.kernel;
+  const bool long_rows =
+      kernel == Kernel::reread || kernel == Kernel::split || kernel == Kernel::strips;
+  return kernel == Kernel::cluster || (plan.device.compute_capability >= 90 && long_rows);
+}
+
 struct Cuda {
   static Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype, const Tensor& like) {
     return Tensor(at::detail::empty_cuda(sizes, dtype, like.device(),
@@ -36,9 +46,9 @@ struct Cuda {
   static void run(const Problem& problem, const Buffers& buffers, const Tensor& like) {
     const c10::cuda::CUDAGuard guard(like.device());
     auto plan = fusednorm::cuda::plan(problem, describe(like.get_device()));
-    // Whether the code that was loaded has kernels with clusters is asked of the runtime, which
-    // takes a microsecond, only where a plan wants one.
-    if (plan.ok() && plan->launch.kernel == fusednorm::cuda::Kernel::cluster) {
+    // Whether the code that was loaded has kernels with clusters, and how large ones the device
+    // schedules, is asked of the runtime, which takes time, only where it may matter.
+    if (plan.ok() && may_have_clusters(*plan)) {
       const auto queried = fusednorm::cuda::query(like.get_device());
       raise_unless_ok(problem, queried.status());
       plan = fusednorm::cuda::plan(problem, *queried);

@@ -93,7 +93,8 @@ enum class Schedule : std::uint8_t {
   segments,        ///< threads share each row, segment by segment
 };
 
-struct ForwardKernels;  ///< what plan() found for the instruction set and the dtypes
+// Internal: what plan() found for the instruction set and the dtypes.
+struct ForwardKernels;
 struct BackwardKernels;
 struct AddArguments;
 using AddRows = void (*)(const AddArguments&, std::int64_t row, std::int64_t rows,

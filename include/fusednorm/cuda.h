@@ -52,7 +52,7 @@ struct Device {
 /// The facts of device `ordinal`. Makes CUDA runtime calls; do it once.
 Result<Device> query(int ordinal);
 
-/// Which kernel a row of this width gets; docs/cuda.md draws each.
+/// Which kernel a row of this width gets; docs/cuda.md says when.
 enum class Kernel : std::uint8_t {
   none,     ///< an empty problem: nothing to launch
   narrow,   ///< 1 to 32 lanes a row, the row in registers

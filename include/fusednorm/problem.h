@@ -51,7 +51,7 @@ constexpr const char* name_of(Operation operation) {
 /// Where xhat * (gamma + gamma_offset) + beta is rounded on its way to y. Models were trained with
 /// one of these; fused and unfused give the same bits in each.
 enum class Rounding : std::uint8_t {
-  once,       ///< y = round(xhat * gamma' + beta), all of it in the compute type
+  once,       ///< y = round(xhat * (gamma + gamma_offset) + beta), all in the compute type
   via_x,      ///< xhat is rounded to the dtype of s, the product to y_dtype, the sum to y_dtype
   via_param,  ///< xhat is rounded to param_dtype, the product to y_dtype, the sum to y_dtype
 };
@@ -172,7 +172,8 @@ constexpr DType row_dtype(const BackwardProblem& p) {
   return p.has_residual ? p.residual_dtype : p.x_dtype;
 }
 
-/// Bytes the caller lends to a run. Any address; contents before and after mean nothing.
+/// Bytes the caller lends to a run. Any address (on CUDA: of the plan's device); contents before
+/// and after mean nothing.
 struct Workspace {
   void* data = nullptr;
   std::size_t bytes = 0;

@@ -111,10 +111,9 @@ __device__ __forceinline__ void store_pair(std::byte* at, int apart, const Word<
 template <typename Tile, int size, typename Bytes, typename Body>
 __device__ __forceinline__ void each_vector(Bytes* from, Extent extent, const Body& body) {
   if constexpr (Tile::spread && Tile::vectors > 1) {
-    const std::int64_t jump = std::int64_t{extent.pitch} * size;
     each<Tile::vectors>([&](auto k) {
       body(k, from, std::integral_constant<int, 0>());
-      from = advance(from, jump);
+      from = advance(from, std::int64_t{kept(extent.pitch)} * size);
     });
   } else {
     each<Tile::vectors>([&](auto k) {

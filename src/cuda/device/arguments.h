@@ -2,6 +2,8 @@
 // What kernels are given, by value. Everything that is the same for all rows of a call and that no
 // inner loop depends on is a field here, not a template argument: dtypes of x, y and the
 // parameters, the norm, its rounding, whether there is a residual.
+// Kernels take them as __grid_constant__: nvcc otherwise copies fields to registers, in narrow
+// forward kernels 27 of 167.
 #pragma once
 
 #include "device/rows.h"

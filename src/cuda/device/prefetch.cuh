@@ -9,9 +9,11 @@
 namespace fusednorm::cuda {
 
 /// Where the model of time says that it gains: 16-bit rows forward, and rows of several warps in a
-/// backward from y. Not on sm_75, whose memory is slow enough without.
+/// backward from y. Not on sm_75, whose memory is slow enough without; nor rows of 64 columns and
+/// less, of which a warp has several under way, and no registers to spare.
 template <typename Tile>
-inline constexpr bool prefetches_forward = copies_exist && sizeof(typename Tile::Storage) == 2;
+inline constexpr bool prefetches_forward = copies_exist && sizeof(typename Tile::Storage) == 2 &&
+                                           !(Tile::spread && Tile::lanes < warp_lanes);
 template <typename Tile, bool from_y>
 inline constexpr bool prefetches_backward = copies_exist&& from_y&& Tile::spread &&
                                             sizeof(typename Tile::Storage) < 8;

@@ -228,11 +228,12 @@ struct WidePlace {
   }
 };
 
-/// The address `bytes` further.
+/// The address `bytes` further. By pointer arithmetic: through an integer the compiler loses sight
+/// of global memory, and what is left is a generic access.
 template <typename T>
 __device__ __forceinline__ T* advance(T* from, std::int64_t bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(from) +
-                              static_cast<std::uintptr_t>(bytes));
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(from) + bytes);
 }
 
 }  // namespace fusednorm::cuda

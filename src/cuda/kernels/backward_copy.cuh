@@ -9,7 +9,8 @@ namespace fusednorm::cuda {
 
 /// A thread takes every blockDim.x * gridDim.x-th element. dx or dresidual may be ds.
 template <typename C>
-__global__ void __launch_bounds__(copy_threads) backward_copy(BackwardArguments a) {
+__global__ void __launch_bounds__(copy_threads)
+    backward_copy(const __grid_constant__ BackwardArguments a) {
   const std::int64_t count = a.map.rows * a.cols;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * copy_threads;
   std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * copy_threads + threadIdx.x;

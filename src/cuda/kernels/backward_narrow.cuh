@@ -37,7 +37,7 @@ __device__ __forceinline__ void sum_over_rows_of_warp(typename Tile::Values& dga
 /// few partial sums as there can be.
 template <typename S, int lanes_, int vectors, bool from_y, bool roomy>
 __global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registers), 1)
-    backward_narrow(BackwardArguments a) {
+    backward_narrow(const __grid_constant__ BackwardArguments a) {
   using T = Tile<S, lanes_ == 0 ? warp_lanes / 2 : lanes_, vectors,
                  lanes_ == warp_lanes && !roomy ? vectors - 1 : 0, lanes_ == 0>;
   using C = typename T::C;

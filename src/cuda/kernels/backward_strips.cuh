@@ -21,7 +21,8 @@ __device__ __forceinline__ void load_row_of_strip(BackwardRow<Tile, from_y>& her
 /// First launch: for rows_per_partial rows of a parameter group and one strip, the rows' sums over
 /// each segment and the column sums. Work items are (group, chunk of rows, strip).
 template <typename S, int vectors, bool from_y>
-__global__ void __launch_bounds__(strip_threads, 1) backward_strip_sums(BackwardArguments a) {
+__global__ void __launch_bounds__(strip_threads, 1)
+    backward_strip_sums(const __grid_constant__ BackwardArguments a) {
   using T = Tile<S, warp_lanes, vectors>;
   using C = typename T::C;
   extern __shared__ uint4 dynamic_shared[];

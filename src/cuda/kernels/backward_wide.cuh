@@ -14,7 +14,8 @@ template <typename S, int vectors, bool from_y, bool clustered, bool whole, bool
 __global__ void __launch_bounds__(clustered ? cluster_threads
                                   : from_y  ? stretched_threads
                                             : backward_threads(Tile<S, 32, vectors>::registers),
-                                  clustered&& whole ? 2 : 1) backward_wide(BackwardArguments a) {
+                                  clustered&& whole ? 2 : 1)
+    backward_wide(const __grid_constant__ BackwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
   if (a.partials != nullptr) let_next_launch_start();
   using T = WideTile<S, vectors, roomy, whole>;

@@ -82,7 +82,8 @@ __device__ __forceinline__ void sum_columns(const ColumnArguments& a, std::int64
 }
 
 template <typename C>
-__global__ void __launch_bounds__(column_threads, 1) backward_columns(ColumnArguments a) {
+__global__ void __launch_bounds__(column_threads, 1)
+    backward_columns(const __grid_constant__ ColumnArguments a) {
   wait_for_launch_before();
   sum_columns<C>(a, blockIdx.x, gridDim.x);
 }

@@ -61,7 +61,8 @@ struct Segment {
 
 /// A block a row, its segments' moments in shared memory, the row read again from L2.
 template <typename S, int vectors>
-__global__ void __launch_bounds__(long_threads, 1) forward_reread(ForwardArguments a) {
+__global__ void __launch_bounds__(long_threads, 1)
+    forward_reread(const __grid_constant__ ForwardArguments a) {
   using T = Tile<S, warp_lanes, vectors>;
   using C = typename T::C;
   extern __shared__ uint4 dynamic_shared[];
@@ -87,7 +88,8 @@ __global__ void __launch_bounds__(long_threads, 1) forward_reread(ForwardArgumen
 /// A split row, first launch: moments of every segment, a warp each. A warp's work item is (row,
 /// segment).
 template <typename S, int vectors>
-__global__ void __launch_bounds__(long_threads, 1) forward_split_moments(ForwardArguments a) {
+__global__ void __launch_bounds__(long_threads, 1)
+    forward_split_moments(const __grid_constant__ ForwardArguments a) {
   using T = Tile<S, warp_lanes, vectors>;
   using C = typename T::C;
   const int lane = threadIdx.x % warp_lanes;
@@ -105,7 +107,8 @@ __global__ void __launch_bounds__(long_threads, 1) forward_split_moments(Forward
 /// A split row, second launch: blocks_per_row blocks share a row; one warp of each merges, all
 /// normalise.
 template <typename S, int vectors>
-__global__ void __launch_bounds__(long_threads, 1) forward_split_finish(ForwardArguments a) {
+__global__ void __launch_bounds__(long_threads, 1)
+    forward_split_finish(const __grid_constant__ ForwardArguments a) {
   using T = Tile<S, warp_lanes, vectors>;
   using C = typename T::C;
   __shared__ RowStatistics<C> merged;

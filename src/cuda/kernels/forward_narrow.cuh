@@ -88,7 +88,7 @@ using NarrowTile = Tile<S, lanes == 0 ? warp_lanes / 2 : lanes, vectors,
 template <typename S, int lanes_, int vectors, bool roomy>
 __global__ void __launch_bounds__(narrow_threads,
                                   narrow_blocks(Tile<S, 32, vectors>::registers, sizeof(S)))
-    forward_narrow(ForwardArguments a) {
+    forward_narrow(const __grid_constant__ ForwardArguments a) {
   using T = NarrowTile<S, lanes_, vectors, roomy>;
   using C = typename T::C;
   constexpr bool keep_gamma = narrow_keeps_gamma(T::registers, sizeof(S)),

@@ -27,7 +27,8 @@ __device__ __forceinline__ auto cols_of_segments(const ForwardArguments& a, Exte
 /// last vector asks what exists, unless the kernel is `roomy`.
 template <typename S, int vectors, bool clustered, bool whole, bool roomy>
 __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads,
-                                  clustered&& whole ? 2 : 1) forward_wide(ForwardArguments a) {
+                                  clustered&& whole ? 2 : 1)
+    forward_wide(const __grid_constant__ ForwardArguments a) {
   if (clustered && !clusters_exist) return no_clusters_here();
   using T = WideTile<S, vectors, roomy, whole>;
   using C = typename T::C;

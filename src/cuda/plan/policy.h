@@ -49,10 +49,14 @@ inline int most_backward_threads(const BackwardProblem& p) {
   return backward_threads(backward_tile_bytes(p, false, false) / 4);
 }
 
-/// Backward blocks of `threads` threads that a multiprocessor's registers hold.
-inline int resident_backward_blocks(const BackwardProblem& p, int threads) {
+/// Backward blocks of `threads` threads that a multiprocessor holds: its registers, and its named
+/// barriers, of which a block takes all 16, for they are named at run time. There are 64 of them,
+/// 32 on sm_75, 24 where a multiprocessor has 1536 threads (CUDA's occupancy calculator).
+inline int resident_backward_blocks(const BackwardProblem& p, int threads, const Device& device) {
   const int most = p.source == Source::y ? stretched_threads : most_backward_threads(p);
-  return std::max(1, most / threads);
+  const int capability = device.compute_capability;
+  const bool small = (capability > 80 && capability < 90) || capability >= 120;
+  return std::clamp(most / threads, 1, small ? 1 : capability < 80 ? 2 : 4);
 }
 
 /// Groups of `row_threads` threads in a backward block: as many as fit, but no more than it takes
@@ -138,8 +142,8 @@ inline Ring backward_ring(const BackwardProblem& p, const Launch& l, int groups,
   return ring_of(
       backward_planes(p, backward_vectors(p, clustered, whole)), l.threads_per_block,
       backward_shared(p, l.threads_per_block, groups, clustered, whole) + most_static_bytes,
-      clustered ? (whole ? 2 : 1) : resident_backward_blocks(p, l.threads_per_block), most_rows,
-      device);
+      clustered ? (whole ? 2 : 1) : resident_backward_blocks(p, l.threads_per_block, device),
+      most_rows, device);
 }
 
 inline Launch forward(const ForwardProblem& p, const Device& device) {
@@ -315,7 +319,7 @@ inline BackwardChoice backward(const BackwardProblem& p, const Device& device) {
     launch.threads_per_block = groups * row_threads;
     launch.lanes_per_row = row_threads;
     const Writers writers(p, group_rows, groups,
-                          many * resident_backward_blocks(p, launch.threads_per_block));
+                          many * resident_backward_blocks(p, launch.threads_per_block, device));
     launch.blocks = writers.all;
     set_ring(launch, shared_of(groups),
              backward_ring(p, launch, groups, false, writers.most_rows, device));
