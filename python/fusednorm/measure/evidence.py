@@ -113,7 +113,7 @@ HAS_RUN = (
 )
 
 HAS_NOT_RUN = (
-    ("any GPU", "no machine of ours has one; make test-gpu runs everything on yours"),
+    ("any GPU", "no machine of ours has one; make test-gpu runs the CUDA suites on yours"),
     ("CUDA speed in seconds", "counts bound it, a GPU decides"),
     ("arm64 hardware", "qemu knows no speed, and its memory model is stronger"),
     ("17 Python tests on CUDA", "they need kernels of PyTorch's own, which hold no PTX"),
