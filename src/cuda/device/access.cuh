@@ -111,6 +111,7 @@ __device__ __forceinline__ void store_pair(std::byte* at, int apart, const Word<
 template <typename Tile, int size, typename Bytes, typename Body>
 __device__ __forceinline__ void each_vector(Bytes* from, Extent extent, const Body& body) {
   if constexpr (Tile::spread && Tile::vectors > 1) {
+    // The distance is made anew each time, by one instruction: it would take two registers.
     each<Tile::vectors>([&](auto k) {
       body(k, from, std::integral_constant<int, 0>());
       from = advance(from, std::int64_t{kept(extent.pitch)} * size);
