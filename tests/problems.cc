@@ -152,6 +152,8 @@ std::vector<TableRow> make_table() {
       {few + "4x{16,67,256,1024}:offset={1,3,7,15}", "every phase against a vector"},
       {few + "4x{67,256,1024}:offset=1,2,3", "arrays out of phase with each other"},
       {f32_bf16 + "3x{64,1024}:offset={2,4,5,6,8,9,12,13}", "the remaining phases"},
+      {f32_bf16 + "{1,2}x{9216,18432}:offset=1",
+       "clusters in which several warps have no columns, off alignment"},
       {all + "5x100:stride=101,103,107", "gaps between rows, no two alike (vllm#28103)"},
       {few + "6x{1,8,67,256,769}:stride=1000,800,900:offset=1,0,3",
        "strided and unaligned at once; gaps must stay untouched"},

@@ -74,6 +74,8 @@ std::vector<Problem> recorded_problems() {
     add("bf16", "peer");
     add("f32", "cost");
     all.push_back(problems::parse(pass + ":f32:bert-large:offset=1"));
+    all.push_back(problems::parse(pass + ":bf16:bert-large:offset=1"));
+    all.push_back(problems::parse(pass + ":bf16:odd-1023"));
     // The family: RMSNorm, the residual of both norms, heads of 128 columns, and heads that have
     // weights of their own.
     for (const char* member :

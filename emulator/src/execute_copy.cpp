@@ -13,6 +13,13 @@
 namespace fusednorm::emulator {
 namespace {
 
+// Reading bytes of shared memory is an error from now on: bit k of `which` is byte k at `address`.
+void mark_unwritten(Warp& w, uint32_t address, uint64_t which) {
+  if (!w.launch->checks.uninitialised || address >> kClusterRankShift) return;
+  Block& block = *w.block;
+  block.shared_written[(address - block.shared_base) / 64] &= ~(which << (address % 64));
+}
+
 void perform(Warp& w, PendingCopy& copy, uint32_t lanes) {
   const Instruction* const saved = w.current;
   w.current = copy.instruction;
@@ -25,6 +32,8 @@ void perform(Warp& w, PendingCopy& copy, uint32_t lanes) {
       const uint8_t* from =
           generic_pointer(w, copy.global[lane], source_bytes, lane, AccessKind::Load);
       std::memcpy(to, from, source_bytes);
+      mark_unwritten(w, copy.shared[lane],
+                     unwritten_bytes(w, copy.global[lane], source_bytes, lane));
     }
   });
   w.count_store();
@@ -41,12 +50,7 @@ void drop_done(Warp& w) {
 // Shared memory that a copy under way will write: reading it is an error until it has.
 void forget_shared(Warp& w, uint64_t address, uint32_t bytes, int lane) {
   shared_pointer(w, address, bytes, lane, AccessKind::Store, 0);
-  if (!w.launch->checks.uninitialised) return;
-  Block& block = *w.block;
-  const uint32_t offset = static_cast<uint32_t>(address);
-  if (offset >> kClusterRankShift) return;
-  block.shared_written[(offset - block.shared_base) / 64] &=
-      ~(((bytes == 64 ? 0 : 1ull << bytes) - 1) << (offset % 64));
+  mark_unwritten(w, static_cast<uint32_t>(address), (1ull << bytes) - 1);
 }
 
 // a: shared address, b: global address, c: source bytes or none; width: bytes
@@ -78,17 +82,17 @@ void issue(Warp& w, const Instruction& i, uint32_t active) {
   });
   const bool cached = i.width < 16;  // 16 bytes are taken to pass the first level by, as .cg does
   // The addresses are checked and counted now; the copying is left for the wait.
-  uint64_t sectors = 0;
-  if (reading) {
-    sectors += count_global(w, reading, global, i.width, AccessKind::Load, cached);
-    for (uint32_t left = reading; left;) global_span(w, left, global, i.width, AccessKind::Load, 0);
-  }
+  // One request, whatever each lane asks for: a piece lies in one sector, and so does a part of it.
+  const uint64_t sectors = reading | partial ? count_global(w, reading | partial, global, i.width,
+                                                            AccessKind::Load, cached)
+                                             : 0;
+  for (uint32_t left = reading; left;)
+    global_span(w, left, global, i.width, AccessKind::Load, kCopied);
   // Copies cut short read only so many bytes, which need not be a power of two: one at a time.
-  if (partial) sectors += count_global(w, partial, global, i.width, AccessKind::Load, cached);
   for_each_active(partial, [&](int lane) {
     for (uint32_t k = 0; k < copy.source_bytes[lane]; ++k, ++global[lane]) {
       uint32_t left = 1u << lane;
-      global_span(w, left, global, 1, AccessKind::Load, 0);
+      global_span(w, left, global, 1, AccessKind::Load, kCopied);
     }
   });
   count_shared(w, active, shared, i.width, AccessKind::Store);

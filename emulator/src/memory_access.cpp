@@ -135,7 +135,8 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
   span.contiguous =
       is_contiguous(active, address, bytes) && allocation.contains(address[31], bytes);
   span.host = allocation.host - allocation.address;
-  const bool check_written = w.launch->checks.uninitialised && !allocation.fully_written;
+  const bool check_written =
+      w.launch->checks.uninitialised && !allocation.fully_written && !(flags & kCopied);
   if (span.contiguous) {
     span.lanes = active;
     span.first = address[0];
@@ -170,6 +171,16 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
   active &= ~span.lanes;
   if (kind == AccessKind::Store) w.count_store();  // an atomic counts only if it changes something
   return span;
+}
+
+uint32_t unwritten_bytes(Warp& w, uint64_t address, uint32_t bytes, int lane) {
+  const Allocation& allocation = locate(w, address, bytes, lane, AccessKind::Load);
+  if (!w.launch->checks.uninitialised || allocation.fully_written) return 0;
+  const uint64_t offset = address - allocation.address;
+  uint32_t unwritten = 0;
+  for (uint32_t k = 0; k < bytes; ++k)
+    unwritten |= uint32_t{!allocation.written.any(offset + k, offset + k + 1)} << k;
+  return unwritten;
 }
 
 uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,

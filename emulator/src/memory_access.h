@@ -20,6 +20,7 @@ enum AccessFlags : uint8_t {
   kRelease = 4,
   kVolatile = 8,
   kScopeMask = 0x30,     // a Scope, of a strong access
+  kCopied = 0x40,        // bytes that nobody has written may be copied, but not read from the copy
   kNarrowAddress = 0x80  // the address register has 32 bits
 };
 
@@ -40,6 +41,8 @@ GlobalSpan global_span(Warp& w, uint32_t& active, const uint64_t address[32], ui
 // `cached`: a load that may find its sectors in the first-level cache. Returns the sectors.
 uint64_t count_global(Warp& w, uint32_t active, const uint64_t address[32], uint32_t bytes,
                       AccessKind kind, bool cached);
+// Which of up to 32 bytes at a global address nobody has written.
+uint32_t unwritten_bytes(Warp& w, uint64_t address, uint32_t bytes, int lane);
 // A prefetch into the L2: the sectors that hold the addresses count as loaded from DRAM, and are
 // returned. Nothing is read, so that nothing of it can race.
 uint64_t prefetch_global(Warp& w, uint32_t active, const uint64_t address[32]);

@@ -2,7 +2,6 @@
 // Broken kernels: each must be caught, with the right message, and with nothing said about its
 // sound twin.
 #include <cooperative_groups.h>
-#include <cuda_pipeline.h>
 
 #include <cassert>
 
@@ -142,50 +141,6 @@ TEST_F(Broken, SharedMemoryOutOfBounds) {
   shared_past_end<<<1, 1, 64>>>(x.get(), 16);
   expect_fault(cudaErrorIllegalAddress,
                {"out-of-bounds shared store", "64 bytes of shared memory"});
-}
-
-__global__ void wait_missing(const float4* x, float4* out) {
-  __shared__ float4 s[32];
-  __pipeline_memcpy_async(&s[threadIdx.x], &x[threadIdx.x], 16);
-  __pipeline_commit();
-  out[threadIdx.x] = s[threadIdx.x];
-}
-TEST_F(Broken, AsynchronousCopyWithoutWait) {
-  DeviceArray<float4> x(std::vector<float4>(32, make_float4(1, 2, 3, 4))), out(32);
-  wait_missing<<<1, 32>>>(x.get(), out.get());
-  expect_fault(cudaErrorLaunchFailure, {"uninitialised shared load", "cp.async"});
-}
-
-// A ring of two rows that each thread fills for itself, as prefetching kernels do.
-enum class PrivateRing { sound, one_copy_too_few_waited_for, refilled_before_it_is_read };
-__global__ void private_ring(const float4* x, float* out, int rows, PrivateRing how) {
-  __shared__ float4 slots[2][32];
-  const auto fetch = [&](int row) {
-    if (row < rows)
-      __pipeline_memcpy_async(&slots[row % 2][threadIdx.x], &x[row * 32 + threadIdx.x], 16);
-    __pipeline_commit();
-  };
-  fetch(0);
-  fetch(1);
-  float sum = 0;
-  for (int row = 0; row < rows; ++row) {
-    __pipeline_wait_prior(how == PrivateRing::one_copy_too_few_waited_for ? 2 : 1);
-    if (how == PrivateRing::refilled_before_it_is_read) fetch(row + 2);
-    sum += slots[row % 2][threadIdx.x].x;
-    if (how != PrivateRing::refilled_before_it_is_read) fetch(row + 2);
-  }
-  out[threadIdx.x] = sum;
-}
-TEST_F(Broken, RingOfAsynchronousCopies) {
-  DeviceArray<float4> x(std::vector<float4>(32 * 5, make_float4(1, 2, 3, 4)));
-  DeviceArray<float> out(32);
-  private_ring<<<1, 32>>>(x.get(), out.get(), 5, PrivateRing::sound);
-  expect_sound();
-  for (const PrivateRing how :
-       {PrivateRing::one_copy_too_few_waited_for, PrivateRing::refilled_before_it_is_read}) {
-    private_ring<<<1, 32>>>(x.get(), out.get(), 5, how);
-    expect_fault(cudaErrorLaunchFailure, {"uninitialised shared load", "cp.async"});
-  }
 }
 
 __global__ void partial_barrier(int* x, int threads) {

@@ -71,7 +71,7 @@ struct Ring {
   int stages = 0;       ///< rows that each warp has requested ahead; 0: none
   int stage_bytes = 0;  ///< of a block
   int warp_bytes = 0;   ///< of a warp in a stage
-  int bytes = 0;        ///< of all stages
+  int bytes = 0;        ///< set aside for all stages
 };
 
 /// One launch, decided when the plan is made; a run fills in the arguments.
@@ -83,7 +83,7 @@ struct Launch {
   int blocks_per_row = 0;        ///< cluster size, or parts of a split row
   std::int64_t blocks = 0;       ///< grid size
   std::size_t shared_bytes = 0;  ///< dynamic, the ring included
-  Ring ring;  ///< used where rows are whole vectors of 16 bytes and start on such a boundary
+  Ring ring;  ///< for rows that start on a 16-byte boundary; a run adapts it to others
   const void* function = nullptr;  ///< the kernel, for rows of any alignment
   /// The kernel for rows that all start on a 16-byte boundary, which only a run can know, its
   /// shared memory and ring. Null: `function` serves these, too.

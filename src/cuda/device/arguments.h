@@ -13,6 +13,24 @@
 
 namespace fusednorm::cuda {
 
+/// A number in both compute types, rounded by the host: kernels take it from where arguments are,
+/// without a register for it.
+struct Number {
+  double f64 = 0;
+  float f32 = 0;
+
+  Number() = default;
+  explicit Number(double value) : f64(value), f32(static_cast<float>(value)) {}
+
+  template <typename C>
+  FUSEDNORM_HOST_DEVICE C as() const {
+    if constexpr (sizeof(C) == sizeof(float))
+      return f32;
+    else
+      return f64;
+  }
+};
+
 /// gamma and beta: tables of map.groups rows of cols elements. Null: 1 and 0.
 struct Parameters {
   const std::byte* gamma = nullptr;
@@ -29,21 +47,21 @@ struct ForwardArguments {
   RowArray sum;
   Parameters parameters;
   RowMap map;
-  Ring ring;   ///< its bytes are set aside also where it has no stages
+  Ring ring;   ///< of this run's rows; without stages where they have none
   void* mean;  ///< null: not wanted
   void* rstd;
   void* moments;  ///< split rows only: [rows, segments] SegmentMoments
   std::int64_t cols;
   std::int64_t row_step;  ///< rows that the grid takes at once
   std::int64_t segments;
-  double eps;
-  double reciprocal_cols;
+  Number eps;
+  Number reciprocal_cols;
   int vectors;     ///< of a lane, by the geometry; a kernel may have room for more
   int lanes_log2;  ///< narrow rows: lanes a row
   int blocks_per_row;
   Access access;  ///< of the rows of every array; never `whole`
-  int plain;  ///< no residual, y in the row's dtype, rounded once: kernels of whole rows know no
-              ///< other
+  int whole;      ///< narrow rows: plain (no residual, y in the row's dtype, rounded once), aligned
+                  ///< and as long as their lanes' tiles
   Operation operation;
   Rounding rounding;
   DType row_dtype;   ///< of the row that is normalised
@@ -58,7 +76,7 @@ struct BackwardArguments {
   RowArray dresidual;
   Parameters parameters;
   RowMap map;
-  Ring ring;         ///< its bytes are set aside also where it has no stages
+  Ring ring;         ///< of this run's rows; without stages where they have none
   const void* mean;  ///< null: zeros
   const void* rstd;
   void* partials;  ///< dgamma [groups * partial_count, cols], then dbeta; null: neither is wanted
@@ -71,13 +89,14 @@ struct BackwardArguments {
   std::int64_t index_step;  ///< rows of a group that its writers take at once
   std::int64_t statistics_step;  ///< bytes from a thread's mean to its next
   Divider per_step;              ///< divides by index_step; of a copy, by cols
-  double reciprocal_cols;
+  Number reciprocal_cols;
   int chunks;
   int vectors;
   int lanes_log2;
   int blocks_per_row;
   Access access;
-  int plain;  ///< dy and dx in the row's dtype, no ds, no dresidual
+  int whole;  ///< narrow rows: plain (dy and dx in the row's dtype, no ds, no dresidual), aligned
+              ///< and as long as their lanes' tiles
   Operation operation;
   DType row_dtype;
 };

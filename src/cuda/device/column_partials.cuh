@@ -17,12 +17,12 @@ __device__ __forceinline__ void store_partials(std::byte* to, const typename Til
 }
 
 /// The column sums that a block's groups of threads hold, added up by halves and written as one row
-/// of partials, number `partial` of a.map.groups * a.partial_count; then cleared. Thread `thread`
+/// of partials, number `partial()` of a.map.groups * a.partial_count; then cleared. Thread `thread`
 /// of each group holds the same columns. Every thread of the block calls it.
-template <typename Tile, typename Index>
+template <typename Tile, typename Partial, typename Index>
 __device__ __forceinline__ void leave_partials(const BackwardArguments& a, uint4* shared,
                                                typename Tile::Values& dgamma,
-                                               typename Tile::Values& dbeta, std::int64_t partial,
+                                               typename Tile::Values& dbeta, const Partial& partial,
                                                int group, int groups, int thread, int group_threads,
                                                Index first, Extent extent) {
   using C = typename Tile::C;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void leave_partials(const BackwardArguments& a, uint4
   if (group == 0) {
     // One loop for both, so that the code that writes a row of partials exists once.
     std::byte* out = static_cast<std::byte*>(a.partials) +
-                     (partial * a.cols + first) * static_cast<int>(sizeof(C));
+                     (partial() * a.cols + first) * static_cast<int>(sizeof(C));
     if (extent.access == Access::elements) extent.access = Access::vectors;
 #pragma unroll 1
     for (int which = 0; which < 2; ++which) {

@@ -20,10 +20,12 @@ struct NextRow<Tile, true> {
 /// registers for a second row, as it was stored.
 template <typename Tile, bool whole, bool spare>
 struct ForwardRing {
+  template <bool full>
+  static constexpr bool aligned = full || !skewed_rows<Tile, false>;
   static constexpr bool in_registers = spare && !copies_exist && sizeof(typename Tile::Storage) < 8;
   RowRing ring;
   std::int64_t row;    ///< the first that was not requested
-  const std::byte* x;  ///< the lane's first column of it
+  const std::byte* x;  ///< the first column of it that the lane copies, or without a ring reads
   NextRow<Tile, in_registers> next;
 
   template <typename Index>
@@ -31,22 +33,39 @@ struct ForwardRing {
                                          std::int64_t first_row, Index first)
       : ring(a.ring, shared),
         row(first_row),
-        x(kept(static_cast<const std::byte*>(row_address(a.x, a.map, first_row, first)))) {}
+        x(kept(
+            static_cast<const std::byte*>(row_address(a.x, a.map, first_row, column(a, first))))) {}
+
+  template <typename Index>
+  static __device__ __forceinline__ Index column(const ForwardArguments& a, Index first) {
+    if constexpr (rings_exist<Tile> && !aligned<whole>) {
+      if (a.ring.stages != 0) return copied_column<Tile>(first, a.access);
+    }
+    return first;
+  }
 
   template <typename Index>
   __device__ __forceinline__ void advance_row(const ForwardArguments& a, Index first) {
     row += a.row_step;
     x = kept(a.map.even_steps != 0
                  ? advance(x, a.x.step_bytes)
-                 : static_cast<const std::byte*>(row_address(a.x, a.map, row, first)));
+                 : static_cast<const std::byte*>(row_address(a.x, a.map, row, column(a, first))));
   }
 
   template <typename Index>
   __device__ __forceinline__ void request(const ForwardArguments& a, Index first, Extent every) {
     // All lanes of a warp, or only some: then the others copy nothing.
     const bool exists = row < a.map.rows;
-    if (Tile::lanes != warp_lanes || exists)
-      request_row<Tile, whole>(ring.slot, a, x, row, first, exists ? every : every.none());
+    if (Tile::lanes != warp_lanes || exists) {
+      const Extent extent = exists ? every : every.none();
+      if (aligned<whole> || every.access == Access::vectors) {
+        request_row<Tile, whole, false>(ring.slot, a, x, row, first, extent);
+      } else {
+        __syncwarp();  // other lanes have read what the slot held
+        request_row<Tile, false, true>(ring.slot, a, x, row,
+                                       copied_column<Tile>(first, every.access), extent);
+      }
+    }
     RowRing::requested();
     ring.next(a.ring);
     advance_row(a, first);
@@ -56,7 +75,7 @@ struct ForwardRing {
   /// whole ones, for which the kernel has a loop of its own.
   __device__ __forceinline__ bool loads_ahead(const ForwardArguments& a, Extent every) const {
     return every.access == Access::vectors && a.residual.data == nullptr &&
-           (Tile::lanes != warp_lanes || (a.plain && a.cols == Tile::cols));
+           (Tile::lanes != warp_lanes || a.whole != 0);
   }
 
   /// Starts loading the first row that was not requested, if it exists.
@@ -90,8 +109,10 @@ struct ForwardRing {
     if constexpr (rings_exist<Tile>) {
       if (a.ring.stages != 0) {
         RowRing::wait(a.ring);
-        load_row<Tile, full>(values, FromSlot<Tile>{ring.slot}, a, nullptr, now, first, extent);
-        return request(a, first, every);
+        const auto where = [&](auto) { return requested_from(a, now, first); };
+        load_row<Tile, full>(values, FromSlot<Tile, aligned<full>>{ring.slot, extent.access}, a,
+                             where, now, first, extent);
+        return request(a, first, full ? every.aligned() : every);
       }
     }
     if constexpr (in_registers && (full || Tile::lanes != warp_lanes)) {
@@ -101,8 +122,18 @@ struct ForwardRing {
       }
     }
     prefetch_next<full>(a, now + a.row_step, first, every);
-    load_row<Tile, full>(values, FromMemory<Tile, full>{extent}, a, x, now, first, extent);
+    load_row<Tile, full>(
+        values, FromMemory<Tile, full>{extent}, a, [&](auto) { return x; }, now, first, extent);
     advance_row(a, first);
+  }
+
+  /// What the lane copied of the row `now`: `x` has moved on by the rows of the ring.
+  template <typename Index>
+  __device__ __forceinline__ const std::byte* requested_from(const ForwardArguments& a,
+                                                             std::int64_t now, Index first) const {
+    return a.map.even_steps != 0
+               ? advance(x, -static_cast<std::int64_t>(a.ring.stages) * a.x.step_bytes)
+               : row_address(a.x, a.map, now, copied_column<Tile>(first, a.access));
   }
 
   /// The row after the one that `x` points to.

@@ -50,8 +50,9 @@ struct BackwardRow {
   __device__ __forceinline__ void load(const BackwardArguments& a, const std::byte* dy,
                                        const std::byte* source, std::int64_t statistics,
                                        Extent extent, bool exists) {
-    load_gradient_and_source<Tile, full, from_y>(g, xhat, FromMemory<Tile, full>{extent}, a, dy,
-                                                 source);
+    load_gradient_and_source<Tile, full, from_y>(
+        g, xhat, FromMemory<Tile, full>{extent}, a, [&](auto) { return dy; },
+        [&](auto) { return source; });
     rstd = exists ? *advance(static_cast<const C*>(a.rstd), statistics) : C(0);
     mean = 0;
     if constexpr (!from_y) {
@@ -60,14 +61,16 @@ struct BackwardRow {
   }
 
   /// From a slot that was requested and waited for.
-  template <bool full>
-  __device__ __forceinline__ void load(const BackwardArguments& a, unsigned slot) {
-    load_gradient_and_source<Tile, full, from_y>(g, xhat, FromSlot<Tile>{slot}, a, nullptr,
-                                                 nullptr);
-    rstd = load_shared<C>(slot);
+  template <bool full, bool aligned>
+  __device__ __forceinline__ void load(const BackwardArguments& a, FromSlot<Tile, aligned> from) {
+    using Slot = BackwardSlot<Tile, from_y>;
+    load_gradient_and_source<Tile, full, from_y>(
+        g, xhat, from, a, [&](auto) { return load_origin(from.slot + Slot::dy_origin); },
+        [&](auto) { return load_origin(from.slot + Slot::source_origin); });
+    rstd = load_shared<C>(from.slot);
     mean = 0;
     if constexpr (!from_y) {
-      if (a.mean != nullptr) mean = load_shared<C>(slot + static_cast<unsigned>(sizeof(C)));
+      if (a.mean != nullptr) mean = load_shared<C>(from.slot + static_cast<unsigned>(sizeof(C)));
     }
   }
 

@@ -17,14 +17,17 @@ __device__ __forceinline__ std::byte* row_address(const RowArray& array, const R
 
 /// x + residual, rounded to the residual's dtype and stored; the stored numbers are returned. All
 /// of a lane's elements are read before the first is written: sum may be residual or x.
-template <typename Tile, typename From, typename Index>
+template <typename Tile, typename From, typename Where, typename Index>
 __device__ __forceinline__ void load_sum(typename Tile::Values& values, const From& from,
-                                         const ForwardArguments& a, const std::byte* x,
+                                         const ForwardArguments& a, const Where& x,
                                          std::int64_t row, Index first, Extent extent) {
   constexpr int size = own_size<Tile>;
   Words<Tile, size> words, added;
-  from.template load<size>(added, row_address(a.residual, a.map, row, first),
-                           planes_of<Tile>(a.x.element_bytes));
+  const auto residual = [&](auto copied) {
+    return row_address(a.residual, a.map, row,
+                       copied ? copied_column<Tile>(first, extent.access) : first);
+  };
+  from.template load<size>(added, residual, planes_of<Tile>(a.x.element_bytes));
   bool loaded = false;
   if constexpr (size == 4) {
     if (a.x.element_bytes == 2) {
@@ -44,11 +47,11 @@ __device__ __forceinline__ void load_sum(typename Tile::Values& values, const Fr
   unpack_tile<Tile, size>(values, words, a.row_dtype);
 }
 
-/// The row that is normalised; `x` is the lane's first column of it, where it comes from memory.
-/// `full` rows are plain.
-template <typename Tile, bool full, typename From, typename Index>
+/// The row that is normalised; `x(copied)` is where it lies, as FromMemory says. `full` rows are
+/// plain.
+template <typename Tile, bool full, typename From, typename Where, typename Index>
 __device__ __forceinline__ void load_row(typename Tile::Values& values, const From& from,
-                                         const ForwardArguments& a, const std::byte* x,
+                                         const ForwardArguments& a, const Where& x,
                                          std::int64_t row, Index first, Extent extent) {
   constexpr int size = own_size<Tile>;
   if constexpr (!full) {
@@ -59,22 +62,26 @@ __device__ __forceinline__ void load_row(typename Tile::Values& values, const Fr
   unpack_tile<Tile, size>(values, words, a.row_dtype);
 }
 
-/// Starts copying that row to a slot.
-template <typename Tile, bool full, typename Index>
+/// Starts copying that row to a slot; the lane copies from column `copied` on. `skewed`: the row
+/// may start anywhere.
+template <typename Tile, bool full, bool skewed, typename Index>
 __device__ __forceinline__ void request_row(unsigned slot, const ForwardArguments& a,
-                                            const std::byte* x, std::int64_t row, Index first,
+                                            const std::byte* x, std::int64_t row, Index copied,
                                             Extent extent) {
   constexpr int size = own_size<Tile>;
+  const int left = columns_left<Tile>(a.cols, copied, extent);
   if constexpr (!full) {
     if (a.residual.data != nullptr) {
-      copy_tile<Tile, size, false>(slot + planes_of<Tile>(a.x.element_bytes) * plane_bytes,
-                                   row_address(a.residual, a.map, row, first), extent);
+      copy_part<Tile, size, false, skewed>(slot, planes_of<Tile>(a.x.element_bytes),
+                                           row_address(a.residual, a.map, row, copied), left,
+                                           extent);
       if constexpr (size == 4) {
-        if (a.x.element_bytes == 2) return copy_tile<Tile, 2, false>(slot, x, extent);
+        if (a.x.element_bytes == 2)
+          return copy_part<Tile, 2, false, skewed>(slot, 0, x, left, extent);
       }
     }
   }
-  copy_tile<Tile, size, full>(slot, x, extent);
+  copy_part<Tile, size, full, skewed>(slot, 0, x, left, extent);
 }
 
 /// That row once more, after load_row has been there.
@@ -86,9 +93,12 @@ __device__ __forceinline__ void reload_row(typename Tile::Values& values, const 
                                          a.row_dtype, extent);
 }
 
-/// What lies in a slot of a backward pass: mean and rstd in the first piece, dy, the source, ds.
+/// What lies in a slot of a backward pass: mean and rstd in the first piece, and in rows that start
+/// anywhere the origins of dy and the source; dy, the source, ds.
 template <typename Tile, bool from_y>
 struct BackwardSlot {
+  static constexpr int dy_origin = 2 * sizeof(typename Tile::C);
+  static constexpr int source_origin = dy_origin + 4;
   static constexpr int dy = 1;
   static __device__ __forceinline__ int source(const BackwardArguments& a) {
     return dy + planes_of<Tile>(a.dy.element_bytes);
@@ -100,10 +110,11 @@ struct BackwardSlot {
 
 /// dy, and x, the stored sum or y. `full` rows are plain. Only y, and so dy, may have another dtype
 /// than the row that was normalised.
-template <typename Tile, bool full, bool from_y, typename From>
+template <typename Tile, bool full, bool from_y, typename From, typename Where,
+          typename SourceWhere>
 __device__ __forceinline__ void load_gradient_and_source(
     typename Tile::Values& gradient, typename Tile::Values& source, const From& from,
-    const BackwardArguments& a, const std::byte* dy, const std::byte* source_row) {
+    const BackwardArguments& a, const Where& dy, const SourceWhere& source_row) {
   constexpr int own = own_size<Tile>;
   using Slot = BackwardSlot<Tile, from_y>;
   // All loads are issued before the first number is converted.
@@ -125,29 +136,34 @@ __device__ __forceinline__ void load_gradient_and_source(
 }
 
 /// Starts copying them to a slot, ds, where there is one, and the row's statistics, which lie
-/// `statistics` bytes into their arrays.
-template <typename Tile, bool full, bool from_y, typename Row, typename Index>
+/// `statistics` bytes into their arrays; the lane copies from column `copied` on. `skewed`: the
+/// rows may start anywhere.
+template <typename Tile, bool full, bool from_y, bool skewed, typename Row, typename Index>
 __device__ __forceinline__ void request_gradient_and_source(
     unsigned slot, const BackwardArguments& a, const std::byte* dy, const std::byte* source_row,
-    std::int64_t statistics, const Row& row_of, Index first, Extent extent, bool exists) {
+    std::int64_t statistics, const Row& row_of, Index copied, Extent extent, bool exists) {
   using C = typename Tile::C;
   using Slot = BackwardSlot<Tile, from_y>;
   constexpr int own = own_size<Tile>, number = sizeof(C);
+  const int left = columns_left<Tile>(a.cols, copied, extent);
   const auto copy_both = [&](auto dy_size) {
     constexpr int size = dy_size.value, source_size = from_y ? size : own;
-    copy_tile<Tile, size, full>(slot + Slot::dy * plane_bytes, dy, extent);
-    copy_tile<Tile, source_size, full>(
-        slot + (Slot::dy + Tile::vectors * vector_planes<Tile, size>)*plane_bytes, source_row,
-        extent);
+    copy_part<Tile, size, full, skewed>(slot, Slot::dy, dy, left, extent);
+    copy_part<Tile, source_size, full, skewed>(
+        slot, Slot::dy + Tile::vectors * vector_planes<Tile, size>, source_row, left, extent);
   };
   if constexpr (full) {
     copy_both(std::integral_constant<int, own>());
   } else {
     with_size<Tile>(a.dy.element_bytes, copy_both);
     if (a.ds.data != nullptr) {
-      copy_tile<Tile, own, false>(slot + Slot::ds(a) * plane_bytes,
-                                  row_address(a.ds, a.map, row_of(), first), extent);
+      copy_part<Tile, own, false, skewed>(slot, Slot::ds(a),
+                                          row_address(a.ds, a.map, row_of(), copied), left, extent);
     }
+  }
+  if constexpr (skewed) {
+    store_origin(slot + Slot::dy_origin, dy);
+    store_origin(slot + Slot::source_origin, source_row);
   }
   const int there = exists ? number : 0;
   copy_async<number, 0, 0>(slot, advance(static_cast<const C*>(a.rstd), statistics), there);

@@ -63,8 +63,11 @@ __device__ __forceinline__ void store_gradient(typename Tile::Values& d, const B
   if constexpr (!full) {
     if (a.ds.data != nullptr) {
       Words<Tile, own> words;
-      from.template load<own>(words, row_address(a.ds, a.map, row_of(), first),
-                              BackwardSlot<Tile, from_y>::ds(a));
+      const auto where = [&](auto copied) {
+        return row_address(a.ds, a.map, row_of(),
+                           copied ? copied_column<Tile>(first, extent.access) : first);
+      };
+      from.template load<own>(words, where, BackwardSlot<Tile, from_y>::ds(a));
       typename Tile::Values ds;
       unpack_tile<Tile, own>(ds, words, a.row_dtype);
       each_pair<Tile, false>(extent, [&](int p) { d[p] = add(d[p], ds[p]); });

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows that come next, on their way to shared memory while this one is worked on: a ring of
-// slots, filled by cp.async. A lane copies and reads only its own part of a row, so that waiting
-// takes no barrier, and what is copied needs no registers. Before sm_80 there is no cp.async, and
-// rows are loaded when their turn comes.
+// slots, filled by cp.async; what is copied needs no registers. Of a row of whole vectors that
+// start on their boundaries a lane copies and reads only its own part, so that waiting takes no
+// barrier. Any other row is copied by its warp as it lies between boundaries of 16 bytes, and lanes
+// read what others have copied. Before sm_80 there is no cp.async, and rows are loaded when their
+// turn comes.
 #pragma once
+
+#include <algorithm>
 
 #include "device/access.cuh"
 #include "device/arguments.h"
@@ -19,9 +23,15 @@ inline constexpr bool copies_exist = true;
 template <typename Tile, bool from_y = false>
 inline constexpr bool rings_exist = copies_exist&& has_ring(sizeof(typename Tile::Storage), from_y);
 
-/// Bytes from one 16-byte piece of a lane's part of a row to its next: a warp's lanes lie side by
-/// side, so that no two meet in a bank.
-inline constexpr int plane_bytes = warp_lanes * vector_bytes;
+/// Rows that are requested ahead may start anywhere: rows of a warp or more.
+template <typename Tile, bool backward>
+inline constexpr bool skewed_rows = Tile::lanes ==
+                                    warp_lanes&& has_skewed_ring(sizeof(typename Tile::Storage),
+                                                                 backward);
+
+// A slot holds a lane's part of a row in pieces of 16 bytes. The pieces of a warp's lanes lie side
+// by side, a plane, so that no two meet in a bank.
+static_assert(plane_bytes == warp_lanes * vector_bytes);
 
 /// Pieces of at most 16 bytes that one vector of a tile takes at `size` bytes an element.
 template <typename Tile, int size>
@@ -86,6 +96,82 @@ __device__ __forceinline__ void copy_tile(unsigned slot, const std::byte* from, 
   });
 }
 
+/// Bytes that a lane copies of a row that starts anywhere, in pieces of at most 16: those of one
+/// vector, whichever columns it will read.
+template <typename Tile, int size>
+inline constexpr int lane_bytes = Tile::vector* size;
+template <typename Tile, int size>
+inline constexpr int piece_bytes = std::min(lane_bytes<Tile, size>, vector_bytes);
+
+/// The first column that a lane copies, where its own first is `first`.
+template <typename Tile, typename Index>
+__device__ __forceinline__ Index copied_column(Index first, Access access) {
+  return access == Access::interleaved ? first + own_lane() * (Tile::vector - 1) : first;
+}
+
+/// Bytes from the boundary before an address of a piece to it: the same in all lanes.
+template <typename Tile, int size>
+__device__ __forceinline__ int skew_of(const std::byte* at) {
+  return static_cast<int>(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(at)) %
+                          piece_bytes<Tile, size>);
+}
+
+/// Starts copying a warp's part of a row that starts anywhere: each of its vectors, which lie side
+/// by side over the lanes, from the boundary before them to the one behind. `from` is the first
+/// column that the lane copies, `left` bytes before the row's end. What is read before the row lies
+/// in the same 16 bytes, so in memory that exists.
+template <typename Tile, int size>
+__device__ __forceinline__ void copy_skewed(unsigned slot, const std::byte* from, int left,
+                                            Extent extent) {
+  constexpr int own = lane_bytes<Tile, size>, piece = piece_bytes<Tile, size>;
+  constexpr int planes = vector_planes<Tile, size>, vector_image = planes * skewed_plane_bytes;
+  const int skew = skew_of<Tile, size>(from);
+  from -= skew;
+  left += skew;
+  if constexpr (own != vector_bytes) slot += own_lane() * (own - vector_bytes);
+  const auto pitch = [&](int k) { return k * (Tile::spread ? extent.pitch : Tile::pitch) * size; };
+  each_vector<Tile, size>(from, extent, [&](auto k, const std::byte* at, auto offset) {
+    each<planes>([&](auto p) {
+      constexpr int along = p.value * piece, to = k.value * vector_image + along;
+      if constexpr (k.value < Tile::always) {
+        copy_async<piece, to, offset.value + along>(slot, at);
+      } else {
+        copy_async<piece, to, offset.value + along>(
+            slot, at, max(0, min(left - pitch(k.value) - along, piece)));
+      }
+    });
+  });
+  // The piece behind each vector, a lane each.
+  const int lane = own_lane();
+  if (skew != 0 && lane < Tile::vectors) {
+    const int behind = pitch(lane) - lane * own + warp_lanes * own;
+    copy_async<piece, warp_lanes * own, 0>(slot + lane * (vector_image - own), from + behind,
+                                           max(0, min(left - behind, piece)));
+  }
+}
+
+/// Starts copying an array's part of a row to the `plane`-th plane of a slot. `skewed`: of a row
+/// that starts anywhere, from the first column that the lane copies, `left` columns before the end
+/// of what the warp has.
+template <typename Tile, int size, bool full, bool skewed>
+__device__ __forceinline__ void copy_part(unsigned slot, int plane, const std::byte* from, int left,
+                                          Extent extent) {
+  if constexpr (skewed)
+    copy_skewed<Tile, size>(slot + plane * skewed_plane_bytes, from, left * size, extent);
+  else
+    copy_tile<Tile, size, full>(slot + plane * plane_bytes, from, extent);
+}
+
+/// Columns from the first that a lane copies to the end of what its warp has of a row, if anything.
+template <typename Tile, typename Index>
+__device__ __forceinline__ int columns_left(std::int64_t cols, Index copied, Extent extent) {
+  const int left = static_cast<int>(cols - copied);
+  if constexpr (!Tile::spread) return left;
+  if (extent.step == 0) return -Tile::pitch;
+  // The count of a segment that lies past the row is 0, wherever that is.
+  return extent.access == Access::interleaved ? left : min(left, extent.count);
+}
+
 /// A piece of a slot in registers: two or four words.
 using Two = std::integral_constant<int, 2>;
 using Four = std::integral_constant<int, 4>;
@@ -125,44 +211,98 @@ __device__ __forceinline__ void load_piece(double* to, unsigned slot, Two) {
                : "memory");
 }
 
+/// Two elements of a slot, the second `apart` bytes behind the first.
+template <int offset, int apart>
+__device__ __forceinline__ void load_slot_pair(std::uint32_t* to, unsigned at) {
+  std::uint16_t low, high;
+  asm volatile("ld.shared.u16 %0, [%1 + %2];" : "=h"(low) : "r"(at), "n"(offset) : "memory");
+  asm volatile("ld.shared.u16 %0, [%1 + %2];"
+               : "=h"(high)
+               : "r"(at), "n"(offset + apart)
+               : "memory");
+  *to = low | static_cast<std::uint32_t>(high) << 16;
+}
+template <int offset, int apart>
+__device__ __forceinline__ void load_slot_pair(float* to, unsigned at) {
+  asm volatile("ld.shared.f32 %0, [%1 + %2];" : "=f"(to[0]) : "r"(at), "n"(offset) : "memory");
+  asm volatile("ld.shared.f32 %0, [%1 + %2];"
+               : "=f"(to[1])
+               : "r"(at), "n"(offset + apart)
+               : "memory");
+}
+
+/// The low word of an address that a copy began at, of which the last bits will be asked: kept in
+/// the slot, for it would take registers.
+__device__ __forceinline__ void store_origin(unsigned slot, const std::byte* from) {
+  const auto low = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from));
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(slot), "r"(low) : "memory");
+}
+__device__ __forceinline__ const std::byte* load_origin(unsigned slot) {
+  unsigned low;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(low) : "r"(slot) : "memory");
+  return reinterpret_cast<const std::byte*>(std::uintptr_t{low});
+}
+
+/// A lane's part of a row that copy_skewed has brought, `at` being the lane's first element.
+/// Columns that do not exist were filled with zeros.
+template <typename Tile, int size, Access access>
+__device__ __forceinline__ void load_skewed(Words<Tile, size>& words, unsigned at) {
+  constexpr int apart = bytes_apart<Tile, size, access>, in_pair = pair_words<size>;
+  each<Tile::vectors>([&](auto k) {
+    each<Tile::vector / 2>([&](auto j) {
+      load_slot_pair<k.value * vector_planes<Tile, size> * skewed_plane_bytes + 2 * j.value * apart,
+                     apart>(words + (k.value * Tile::vector / 2 + j.value) * in_pair, at);
+    });
+  });
+}
+
 /// Where a kernel's row comes from: memory, when it is wanted, or a slot that was filled before.
+/// `where(copied)` is the address of the lane's first column or, `copied`, of the first that it
+/// copied, of which the last bits are asked.
 template <typename Tile, bool full>
 struct FromMemory {
   Extent extent;
 
   /// Of two arrays, all loads before the first is used.
-  template <int size, int other_size>
-  __device__ __forceinline__ void load_two(Words<Tile, size>& words, const std::byte* at, int,
+  template <int size, int other_size, typename Where, typename OtherWhere>
+  __device__ __forceinline__ void load_two(Words<Tile, size>& words, const Where& where, int,
                                            Words<Tile, other_size>& other,
-                                           const std::byte* other_at, int) const {
+                                           const OtherWhere& other_where, int) const {
+    const std::byte *at = where(std::false_type()), *other_at = other_where(std::false_type());
     with_access<Tile, full>(extent, [&](auto access) {
       load_tile_words<Tile, size, access.value>(words, at, extent);
       load_tile_words<Tile, other_size, access.value>(other, other_at, extent);
     });
   }
 
-  template <int size>
-  __device__ __forceinline__ void load(Words<Tile, size>& words, const std::byte* at, int) const {
+  template <int size, typename Where>
+  __device__ __forceinline__ void load(Words<Tile, size>& words, const Where& where, int) const {
+    const std::byte* at = where(std::false_type());
     with_access<Tile, full>(
         extent, [&](auto access) { load_tile_words<Tile, size, access.value>(words, at, extent); });
   }
 };
-template <typename Tile>
+/// `aligned`: it is known that rows are whole vectors that start on their boundaries.
+template <typename Tile, bool aligned>
 struct FromSlot {
   unsigned slot;
+  Access access;
 
-  template <int size, int other_size>
-  __device__ __forceinline__ void load_two(Words<Tile, size>& words, const std::byte* at, int plane,
+  template <int size, int other_size, typename Where, typename OtherWhere>
+  __device__ __forceinline__ void load_two(Words<Tile, size>& words, const Where& where, int plane,
                                            Words<Tile, other_size>& other,
-                                           const std::byte* other_at, int other_plane) const {
-    load<size>(words, at, plane);
-    load<other_size>(other, other_at, other_plane);
+                                           const OtherWhere& other_where, int other_plane) const {
+    load<size>(words, where, plane);
+    load<other_size>(other, other_where, other_plane);
   }
 
   /// `plane`: how many pieces of other arrays lie before this one's.
-  template <int size>
-  __device__ __forceinline__ void load(Words<Tile, size>& words, const std::byte*,
+  template <int size, typename Where>
+  __device__ __forceinline__ void load(Words<Tile, size>& words, const Where& where,
                                        int plane) const {
+    if constexpr (!aligned) {
+      if (access != Access::vectors) return load_any<size>(words, where, plane);
+    }
     constexpr int planes = Tile::vectors * vector_planes<Tile, size>;
     constexpr int piece_words = Tile::pairs * pair_words<size> / planes;
     const unsigned at = slot + plane * plane_bytes;
@@ -171,21 +311,38 @@ struct FromSlot {
                                         std::integral_constant<int, piece_words>());
     });
   }
+
+  /// Of a row that starts anywhere, which other lanes have copied, too: they have waited, now all
+  /// know it.
+  template <int size, typename Where>
+  __device__ __forceinline__ void load_any(Words<Tile, size>& words, const Where& where,
+                                           int plane) const {
+    __syncwarp();
+    const bool interleaved = access == Access::interleaved;
+    const int own = interleaved ? size : lane_bytes<Tile, size>;
+    const unsigned at = slot + plane * skewed_plane_bytes + own_lane() * (own - vector_bytes) +
+                        skew_of<Tile, size>(where(std::true_type()));
+    if (interleaved)
+      load_skewed<Tile, size, Access::interleaved>(words, at);
+    else
+      load_skewed<Tile, size, Access::elements>(words, at);
+  }
 };
 
-/// One or the other, which is known at run time: memory where `slot` is 0.
-template <typename Tile, bool full>
+/// One or the other, which is known at run time. Not by the slot: 0 is a shared address.
+template <typename Tile, bool full, bool aligned>
 struct FromEither {
   Extent extent;
   unsigned slot;
+  bool in_slot;
 
-  template <int size>
-  __device__ __forceinline__ void load(Words<Tile, size>& words, const std::byte* at,
+  template <int size, typename Where>
+  __device__ __forceinline__ void load(Words<Tile, size>& words, const Where& where,
                                        int plane) const {
-    if (rings_exist<Tile> && slot != 0)
-      FromSlot<Tile>{slot}.template load<size>(words, at, plane);
+    if (rings_exist<Tile> && in_slot)
+      FromSlot<Tile, aligned>{slot, extent.access}.template load<size>(words, where, plane);
     else
-      FromMemory<Tile, full>{extent}.template load<size>(words, at, plane);
+      FromMemory<Tile, full>{extent}.template load<size>(words, where, plane);
   }
 };
 

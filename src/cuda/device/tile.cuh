@@ -86,6 +86,12 @@ __device__ __forceinline__ std::int64_t found_anew(std::int64_t value) {
   asm volatile("" : "+l"(value));
   return value;
 }
+/// The thread's lane, found anew.
+__device__ __forceinline__ int own_lane() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
 
 template <int value>
 inline constexpr int log2_constant = value == 1 ? 0 : 1 + log2_constant<value / 2>;
@@ -143,6 +149,11 @@ struct Extent {
 
   /// Of a row that is not there.
   __device__ __forceinline__ Extent none() const { return {0, 0, 0, pitch, false, access}; }
+
+  /// The same of a row that is known to be aligned, so that the compiler knows, too.
+  __device__ __forceinline__ Extent aligned() const {
+    return {count, last, step, pitch, complete, Access::vectors};
+  }
 
   /// Elements of vector `k` that exist: the first ones. More than a vector has, or below 0, for all
   /// or none.

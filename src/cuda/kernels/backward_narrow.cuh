@@ -51,9 +51,8 @@ __global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registe
   const int first = first_column<T>(lane, a.access);
   const Extent every =
       Extent::of<T>(a.cols, lanes.count * T::elements, lanes.count, lane, a.access);
-  const bool whole =
-      !from_y && a.access == Access::vectors && a.plain && a.cols == lanes.count * T::elements;
-  const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
+  const bool whole = !from_y && a.whole != 0;
+  const C reciprocal_cols = a.reciprocal_cols.as<C>();
   const unsigned writer = blockIdx.x % static_cast<unsigned>(a.writers);
   // Each warp takes rows_per_warp neighbouring rows; rows that are left over at the end go to the
   // first warps of all blocks.
@@ -66,14 +65,11 @@ __global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registe
   for (std::int64_t group = blockIdx.x / static_cast<unsigned>(a.writers); group < a.map.groups;
        group += gridDim.x / static_cast<unsigned>(a.writers)) {
     const std::int64_t count = a.map.rows_of(group);
-    // Rows that the block has at most, that the lane has, and those that all lanes of the warp have
-    // and that are whole.
-    const int block_rows = rows_of_thread(block_index, count, a);
+    // Rows that the lane has, that any lane of the warp may have, and that all of its lanes have.
     const int own_rows = rows_of_thread(index, count, a);
-    const int whole_rows = !whole ? 0
-                           : lanes_ == warp_lanes
-                               ? own_rows
-                               : rows_of_thread(warp_index + rows_per_warp - 1, count, a);
+    const int most_rows = lanes_ == warp_lanes ? own_rows : rows_of_thread(block_index, count, a);
+    const int least_rows =
+        lanes_ == warp_lanes ? own_rows : rows_of_thread(warp_index + rows_per_warp - 1, count, a);
     const auto row_of = [&](int i) { return a.map.row_of(group, index + i * a.index_step); };
     ring.begin(a, own_rows, row_of, first, every);
     typename T::Values gamma, dgamma, dbeta;
@@ -86,31 +82,34 @@ __global__ void __launch_bounds__(backward_threads(Tile<S, 32, vectors>::registe
           shared.template sum_row<full.value>(here, extent, gamma, dgamma, dbeta);
       if (wants_rows(a)) {
         lanes.sum_both(total.g, total.g_xhat);
-        ring.template finish<full.value>(here, a, own_rows, row_of, first, extent, total,
-                                         reciprocal_cols, every);
+        ring.template finish<full.value>(here, a, row_of, first, extent, total, reciprocal_cols);
       }
-      ring.advance_outputs(a, row_of, first);
+      ring.template move_on<full.value>(a, own_rows, row_of, first, every);
     };
-    for (int chunk = 0; chunk < a.chunks; ++chunk) {
+    // A partial's rows begin with `begin`, which is the only count of them that takes a register.
+    for (int begin = 0; begin < a.chunks * rows_per_partial;
+         begin = kept(begin + rows_per_partial)) {
       if constexpr (shared.once_a_chunk) shared.load(a, gamma, group * a.cols + first, every);
-      const int end = min(block_rows, (chunk + 1) * rows_per_partial);
-      const int whole_end = kept(min(end, whole_rows));
+      const int end = min(most_rows, begin + rows_per_partial);
+      const int whole_end = lanes_ == warp_lanes ? end : min(end, least_rows);
       if constexpr (!from_y) {
-        while (ring.taken < whole_end) work(std::true_type(), every, true);
+        while (whole && ring.taken < whole_end) work(std::true_type(), every, true);
       }
       while (ring.taken < end) {
-        const bool exists = ring.taken < own_rows;
-        if (lanes_ == warp_lanes && !exists) break;  // for the whole warp
+        const bool exists = lanes_ == warp_lanes || ring.taken < own_rows;
         work(std::false_type(), exists ? every : every.none(), exists);
       }
       if (!a.partials) continue;
       sum_over_rows_of_warp<T>(dgamma, dbeta, lanes);
       shared.give_way();
       // Then by warps; lanes of further rows hold the same sums and do no harm.
-      leave_partials<T>(a, shared.sums, dgamma, dbeta,
-                        group * a.partial_count + chunk * a.writers + writer,
-                        threadIdx.x / warp_lanes, blockDim.x / warp_lanes, threadIdx.x % warp_lanes,
-                        warp_lanes, first, in_warp == 0 ? every : every.none());
+      const auto partial = [&] {
+        return found_anew(group) * a.partial_count + begin / rows_per_partial * a.writers +
+               static_cast<unsigned>(found_anew(blockIdx.x)) % static_cast<unsigned>(a.writers);
+      };
+      leave_partials<T>(a, shared.sums, dgamma, dbeta, partial, threadIdx.x / warp_lanes,
+                        blockDim.x / warp_lanes, threadIdx.x % warp_lanes, warp_lanes, first,
+                        in_warp == 0 ? every : every.none());
     }
   }
   ring.drain(a);

@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(strip_threads, 1)
       }
     }
     if (a.partials) {
-      leave_partials<T>(a, nullptr, dgamma, dbeta, partial, 0, 1, 0, 1, first, extent);
+      leave_partials<T>(
+          a, nullptr, dgamma, dbeta, [&] { return partial; }, 0, 1, 0, 1, first, extent);
     }
   }
 }
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(strip_threads, 1)
       shared.template sum_row<false, false>(here, extent, gamma, unused, unused);
       here.template store<false>(
           a, FromMemory<T, false>{extent}, row_address(a.dx, a.map, row, first), extent, merged,
-          static_cast<C>(a.reciprocal_cols), [&] { return row; }, first);
+          a.reciprocal_cols.as<C>(), [&] { return row; }, first);
     }
     __syncthreads();  // before the next row's sums replace these
   }

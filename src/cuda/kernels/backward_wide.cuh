@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads
   const BackwardShared<T, from_y, !whole> shared(behind_ring<T, from_y>(dynamic_shared, a.ring));
   Sums::start(slots, a.blocks_per_row, blockDim.x / warp_lanes);
   Sums sums(slots, segments, segment, row_group, warps);
-  const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols));
+  const C reciprocal_cols = a.reciprocal_cols.as<C>();
   const unsigned writers = static_cast<unsigned>(a.writers);
   const unsigned cluster = clustered ? blockIdx.x / a.blocks_per_row : blockIdx.x;
   const unsigned clusters = clustered ? gridDim.x / a.blocks_per_row : gridDim.x;
@@ -67,19 +67,21 @@ __global__ void __launch_bounds__(clustered ? cluster_threads
             shared.template sum_row<whole>(here, own.extent, gamma, dgamma, dbeta);
         if (wants_rows(a)) {
           sums.sum(total.g, total.g_xhat, a.blocks_per_row);
-          ring.template finish<whole>(here, a, own_rows, row_of, own.first, own.extent, total,
-                                      reciprocal_cols, own.extent);
+          ring.template finish<whole>(here, a, row_of, own.first, own.extent, total,
+                                      reciprocal_cols);
         }
-        ring.advance_outputs(a, row_of, own.first);
+        ring.template move_on<whole>(a, own_rows, row_of, own.first, own.extent);
       }
       if (a.partials) {
         shared.give_way();
         const int thread = static_cast<int>(found_anew(threadIdx.x));
         const int row_threads = clustered ? blockDim.x : static_cast<int>(a.segments) * warp_lanes;
-        leave_partials<T>(a, shared.sums, dgamma, dbeta,
-                          group * a.partial_count + chunk * a.writers + writer,
-                          thread / row_threads, blockDim.x / row_threads, thread % row_threads,
-                          row_threads, own.first, own.extent);
+        const auto partial = [&] {
+          return found_anew(group) * a.partial_count + chunk * a.writers + writer;
+        };
+        leave_partials<T>(a, shared.sums, dgamma, dbeta, partial, thread / row_threads,
+                          blockDim.x / row_threads, thread % row_threads, row_threads, own.first,
+                          own.extent);
       }
     }
   }

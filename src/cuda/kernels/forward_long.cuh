@@ -36,8 +36,9 @@ struct Segment {
   __device__ __forceinline__ SegmentMoments<C> load(std::int64_t row, std::int64_t segment) const {
     typename Tile::Values values;
     const Extent here = extent(segment);
-    load_row<Tile, false>(values, FromMemory<Tile, false>{here}, a,
-                          row_address(a.x, a.map, row, first(segment)), row, first(segment), here);
+    const auto where = [&](auto) { return row_address(a.x, a.map, row, first(segment)); };
+    load_row<Tile, false>(values, FromMemory<Tile, false>{here}, a, where, row, first(segment),
+                          here);
     return moments_of(values, segment, here);
   }
 
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(long_threads, 1)
     __syncthreads();
     const RowStatistics<C> statistics =
         merge_moments(slots, static_cast<int>(a.segments), work.cols_of(),
-                      static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
+                      a.reciprocal_cols.as<C>(), a.eps.as<C>(), lane);
     if (threadIdx.x == 0) store_statistics(a, row, statistics.mean, statistics.rstd);
     for (std::int64_t s = warp; s < a.segments; s += warps) work.finish(row, s, statistics);
     __syncthreads();  // before the next row's moments take the slots
@@ -121,8 +122,8 @@ __global__ void __launch_bounds__(long_threads, 1)
     if (warp == 0) {
       const auto statistics =
           merge_moments(static_cast<const SegmentMoments<C>*>(a.moments) + row * a.segments,
-                        static_cast<int>(a.segments), work.cols_of(),
-                        static_cast<C>(a.reciprocal_cols), static_cast<C>(a.eps), lane);
+                        static_cast<int>(a.segments), work.cols_of(), a.reciprocal_cols.as<C>(),
+                        a.eps.as<C>(), lane);
       if (lane == 0) {
         merged = statistics;
         if (part == 0) store_statistics(a, row, statistics.mean, statistics.rstd);

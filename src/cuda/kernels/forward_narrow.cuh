@@ -61,7 +61,7 @@ struct ForwardParameters {
 
   /// Whether every row of the warp still uses them.
   __device__ __forceinline__ bool serve(const ForwardArguments& a, std::int64_t row) const {
-    return a.map.groups == 1 ||
+    return found_anew(a.map.groups) == 1 ||
            !__any_sync(every_lane, row < a.map.rows && a.map.group_of(row) != group);
   }
 
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(narrow_threads,
   uint4* const kept_at = behind_ring<T>(dynamic_shared, a.ring);
   const Kept<T> kept_beta(kept_at, place), kept_gamma(kept_at, places + place);
   ForwardParameters<T, keep_gamma, keep_beta> parameters(kept_gamma, kept_beta);
-  const C eps = kept(static_cast<C>(a.eps)), reciprocal = kept(static_cast<C>(a.reciprocal_cols));
+  const C eps = a.eps.as<C>(), reciprocal = a.reciprocal_cols.as<C>();
   const Pivot<T> pivot(every, lanes);
   std::byte* y = kept(row_address(a.y, a.map, row, first));
   // A warp's lanes stay together: they look at the warp's first and last row, not at their own.
@@ -131,15 +131,13 @@ __global__ void __launch_bounds__(narrow_threads,
     y = kept(a.map.even_steps != 0 ? advance(y, a.y.step_bytes)
                                    : row_address(a.y, a.map, row, first));
   };
-  const int whole = kept(static_cast<int>(a.access == Access::vectors && a.plain &&
-                                          cols == lanes.count * T::elements));
   do {
     if (for_block)
       parameters.load_for_block(a, first, every);
     else
       parameters.load(a, row, first, every);
     while (row - in_warp < a.map.rows && parameters.serve(a, row)) {
-      if (whole != 0 && row + (last_in_warp - in_warp) < a.map.rows)
+      if (a.whole != 0 && row + (last_in_warp - in_warp) < a.map.rows)
         work(std::true_type(), every);
       else
         work(std::false_type(), lanes_ == warp_lanes || row < a.map.rows ? every : every.none());

@@ -55,8 +55,7 @@ __global__ void __launch_bounds__(clustered ? cluster_threads : wide_threads,
   uint4* const kept_at = behind_ring<T>(dynamic_shared, a.ring);
   ForwardParameters<T, keep_gamma, keep_beta> parameters(Kept<T>(kept_at + T::pieces * blockDim.x),
                                                          Kept<T>(kept_at));
-  const C reciprocal_cols = kept(static_cast<C>(a.reciprocal_cols)),
-          eps = kept(static_cast<C>(a.eps));
+  const C reciprocal_cols = a.reciprocal_cols.as<C>(), eps = a.eps.as<C>();
   std::byte* y = row_address(a.y, a.map, row, own.first);
   Exchange exchange(slots, a);
   const RowLanes<warp_lanes> lanes(0);

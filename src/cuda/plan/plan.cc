@@ -41,11 +41,6 @@ Status check(const Device& device) {
   return {};
 }
 
-/// Every warp of every block has a segment, and every segment all its columns.
-bool all_whole(const Geometry& g, std::int64_t cols, int blocks_per_row) {
-  return cols == g.segments * g.segment_cols() && g.segments % blocks_per_row == 0;
-}
-
 void find_kernels(ForwardPlan& plan) {
   const ForwardProblem& p = plan.problem;
   Launch& launch = plan.launch;
@@ -59,7 +54,7 @@ void find_kernels(ForwardPlan& plan) {
     case Kernel::wide:
     case Kernel::cluster:
       launch.function = kernels.wide({g.vectors, clustered, false});
-      if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
+      if (policy::has_aligned_kernel(p, launch)) {
         launch.aligned_function = kernels.wide({g.vectors, clustered, true});
         set_aligned_ring(launch, forward_wide_shared(p, launch.threads_per_block, clustered, true),
                          policy::forward_wide_ring(p, launch, true, plan.device));
@@ -96,7 +91,7 @@ void find_kernels(BackwardPlan& plan) {
     launch.function = kernels.narrow(g.lanes, g.vectors);
   } else if (launch.kernel != Kernel::strips) {
     launch.function = kernels.wide({g.vectors, clustered, false});
-    if (is_plain(p) && all_whole(g, p.cols, launch.blocks_per_row)) {
+    if (policy::has_aligned_kernel(p, launch)) {
       const int groups = clustered ? 1 : launch.threads_per_block / launch.lanes_per_row;
       launch.aligned_function = kernels.wide({g.vectors, clustered, true});
       set_aligned_ring(launch,

@@ -112,12 +112,26 @@ inline int resident_with(std::size_t shared_bytes, int resident, const Device& d
   return static_cast<int>(std::clamp<std::int64_t>(all / each, 1, resident));
 }
 
-/// The ring of a block of several warps, for whole rows or others.
+/// Every warp of every block has a segment, and every segment all its columns.
+inline bool whole_segments(std::int64_t cols, const Geometry& g, int blocks_per_row) {
+  return cols == g.segments * g.segment_cols() && g.segments % blocks_per_row == 0;
+}
+
+/// Whether rows that all start on a boundary of 16 bytes get another kernel than others.
+inline bool has_aligned_kernel(const ForwardProblem& p, const Launch& l) {
+  return is_plain(p) && whole_segments(p.cols, forward_geometry(p), l.blocks_per_row);
+}
+inline bool has_aligned_kernel(const BackwardProblem& p, const Launch& l) {
+  return is_plain(p) && whole_segments(p.cols, backward_geometry(p), l.blocks_per_row);
+}
+
+/// The ring of a block of several warps, of the kernel for `whole` rows or of the other.
 inline Ring forward_wide_ring(const ForwardProblem& p, const Launch& l, bool whole,
                               const Device& device) {
   const bool clustered = l.kernel == Kernel::cluster;
-  if (!takes_ring(p.cols, row_dtype(p), false)) return {};
-  return ring_of(forward_planes(p, forward_wide_vectors(p, clustered, whole)), l.threads_per_block,
+  return ring_of(forward_planes(p, forward_wide_vectors(p, clustered, whole)),
+                 plane_bytes_of(p, l.lanes_per_row, whole, !whole && has_aligned_kernel(p, l)),
+                 l.threads_per_block,
                  forward_wide_shared(p, l.threads_per_block, clustered, whole) + most_static_bytes,
                  clustered ? (whole ? 2 : 1) : resident_blocks(l.threads_per_block),
                  divide_up(p.rows, l.blocks / l.blocks_per_row), device);
@@ -130,17 +144,16 @@ inline std::int64_t fitting_clusters(int blocks_per_row, bool whole, const Devic
   const std::int64_t two = resident_clusters(blocks_per_row, device);
   return std::max<std::int64_t>(1, whole ? two : two / 2);
 }
-inline bool whole_segments(std::int64_t cols, const Geometry& g, int blocks_per_row) {
-  return cols == g.segments * g.segment_cols() && g.segments % blocks_per_row == 0;
-}
 
 /// The ring of a backward block: `groups` groups of threads, each with a row at a time.
 inline Ring backward_ring(const BackwardProblem& p, const Launch& l, int groups, bool whole,
                           std::int64_t most_rows, const Device& device) {
   const bool clustered = l.kernel == Kernel::cluster;
-  if (!takes_ring(p.cols, row_dtype(p), p.source == Source::y)) return {};
   return ring_of(
-      backward_planes(p, backward_vectors(p, clustered, whole)), l.threads_per_block,
+      backward_planes(p, backward_vectors(p, clustered, whole)),
+      plane_bytes_of(p, l.lanes_per_row, whole,
+                     !whole && l.kernel != Kernel::narrow && has_aligned_kernel(p, l)),
+      l.threads_per_block,
       backward_shared(p, l.threads_per_block, groups, clustered, whole) + most_static_bytes,
       clustered ? (whole ? 2 : 1) : resident_backward_blocks(p, l.threads_per_block, device),
       most_rows, device);
@@ -164,11 +177,9 @@ inline Launch forward(const ForwardProblem& p, const Device& device) {
     launch.blocks = std::min(divide_up(p.rows, rows_per_block), many * resident);
     launch.blocks = even_blocks(launch.blocks, rows_per_block, period(p));
     const std::size_t other = forward_narrow_shared(p);
-    Ring ring;
-    if (takes_ring(p.cols, row_dtype(p), false)) {
-      ring = ring_of(forward_planes(p, forward_narrow_vectors(p)), narrow_threads, other, resident,
-                     divide_up(p.rows, launch.blocks * rows_per_block), device);
-    }
+    const Ring ring = ring_of(forward_planes(p, forward_narrow_vectors(p)),
+                              plane_bytes_of(p, g.lanes, false, false), narrow_threads, other,
+                              resident, divide_up(p.rows, launch.blocks * rows_per_block), device);
     set_ring(launch, other, ring);
     const std::int64_t fit = many * resident_with(launch.shared_bytes, resident, device);
     if (launch.blocks > fit) launch.blocks = even_blocks(fit, rows_per_block, period(p));

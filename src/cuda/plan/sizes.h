@@ -84,12 +84,21 @@ constexpr int wide_static_bytes(int compute_bytes) {
   return (2 * max_block_segments * 4 * compute_bytes + 16 + 127) / 128 * 128;
 }
 
+/// Bytes of a warp's lanes side by side, 16 each, in a slot of a ring; and 16 more where rows may
+/// start anywhere: such a row is copied as it lies between boundaries of 16 bytes.
+inline constexpr int plane_bytes = 32 * 16;
+inline constexpr int skewed_plane_bytes = plane_bytes + 16;
 /// Stages of a ring: kernels wait for a number of copies that must be a constant.
 inline constexpr int most_stages = 6;
 /// Whether rows of this size of element are requested ahead. f64 arithmetic and a backward from y
 /// leave no registers for it.
 constexpr bool has_ring(std::size_t element, bool from_y) {
   return element != 8 && !from_y;
+}
+/// Whether rows that start anywhere are, too. A backward pass of f32 rows issues a third more
+/// instructions for them, and has no more in flight than without.
+constexpr bool has_skewed_ring(std::size_t element, bool backward) {
+  return has_ring(element, false) && !(backward && element == 4);
 }
 /// Bytes that a multiprocessor should have in flight. Little's law asks for bandwidth x latency
 /// over multiprocessors: B200 8 TB/s x 0.8 us / 148 = 43 KB, and a third more under load. A row's

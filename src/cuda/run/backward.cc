@@ -76,12 +76,16 @@ BackwardArguments arguments_of(const BackwardPlan& plan, const BackwardBuffers& 
   a.cols = p.cols;
   a.segments = g.segments;
   a.partial_count = plan.partials;
-  a.reciprocal_cols = 1.0 / static_cast<double>(p.cols);
+  a.reciprocal_cols = Number(1.0 / static_cast<double>(p.cols));
   a.vectors = g.vectors;
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = plan.launch.blocks_per_row;
-  a.ring = ring_of(plan.launch, a.access == Access::vectors);
-  a.plain = is_plain(p);
+  a.ring = ring_of_run(
+      plan.launch, a.access,
+      has_skewed_ring(size_of(row_dtype(p)), true) &&
+          outputs_apart(a.map, p.cols, {&a.dy, &a.source, &a.ds}, {&a.dx, &a.dresidual}));
+  a.whole = a.access == Access::vectors && is_plain(p) &&
+            p.cols == g.lanes * backward_vectors(p, false, false) * g.vector_elements;
   a.operation = p.operation;
   a.row_dtype = row_dtype(p);
   return a;

@@ -50,14 +50,16 @@ ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buf
                                           : l.blocks / std::max(1, l.blocks_per_row);
   set_steps(a.map, a.row_step, {&a.x, &a.y, &a.residual, &a.sum});
   a.segments = g.segments;
-  a.eps = p.eps;
-  a.reciprocal_cols = 1.0 / static_cast<double>(p.cols);
+  a.eps = Number(p.eps);
+  a.reciprocal_cols = Number(1.0 / static_cast<double>(p.cols));
   a.vectors = g.vectors;
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = l.blocks_per_row;
   a.access = access_of(a.map, p.cols, row_dtype(p), {&a.x, &a.y, &a.residual, &a.sum});
-  a.ring = ring_of(l, a.access == Access::vectors);
-  a.plain = is_plain(p);
+  a.ring =
+      ring_of_run(l, a.access, outputs_apart(a.map, p.cols, {&a.x, &a.residual}, {&a.y, &a.sum}));
+  a.whole = a.access == Access::vectors && is_plain(p) &&
+            p.cols == g.lanes * forward_narrow_vectors(p) * g.vector_elements;
   a.operation = p.operation;
   a.rounding = p.rounding;
   a.row_dtype = row_dtype(p);

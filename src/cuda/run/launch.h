@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "fusednorm/cuda.h"
+#include "plan/rings.h"
 
 namespace fusednorm::cuda {
 
@@ -19,11 +20,19 @@ Status check_device(const Device& device, const Workspace& workspace, std::size_
 cudaError_t allow_most_shared(const void* kernel);
 cudaError_t allow_large_clusters(const void* kernel);
 
-/// The ring of the kernel that launch() takes. `aligned`: rows are whole vectors, each of which
-/// starts on a vector's boundary; others are not copied ahead.
-inline Ring ring_of(const Launch& planned, bool aligned) {
-  Ring ring = aligned && planned.aligned_function != nullptr ? planned.aligned_ring : planned.ring;
-  if (!aligned) ring.stages = 0;
+/// The ring of the kernel that launch() takes for rows that may be accessed so. `skews`: rows that
+/// start anywhere may have one, for what lies beside those of an input is not written.
+inline Ring ring_of_run(const Launch& planned, Access access, bool skews) {
+  const bool two_kernels = planned.aligned_function != nullptr;
+  Ring ring = planned.ring;
+  if (access == Access::vectors) {
+    if (two_kernels) ring = planned.aligned_ring;
+  } else if (planned.lanes_per_row < warp_lanes || !skews) {
+    return {};
+  } else if (access == Access::elements && !two_kernels) {
+    ring = skewed(ring);
+  }
+  ring.bytes = ring.stages * ring.stage_bytes;
   return ring;
 }
 

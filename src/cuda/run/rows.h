@@ -58,6 +58,32 @@ inline Access access_of(const RowMap& map, std::int64_t cols, DType row,
   return Access::vectors;
 }
 
+/// Whether no output of rows lies among the rows of an input, or in the 16 bytes before them: rows
+/// that start anywhere are copied from the boundary before, so with bytes of their neighbours,
+/// which others may be writing in place. Nobody reads those bytes from the copy, so a device would
+/// do no harm; but a race is a race.
+inline bool outputs_apart(const RowMap& map, std::int64_t cols,
+                          std::initializer_list<const RowArray*> inputs,
+                          std::initializer_list<const RowArray*> outputs) {
+  const auto begin = [](const RowArray* array) {
+    return reinterpret_cast<std::uintptr_t>(array->data);
+  };
+  const auto end = [&](const RowArray* array) {
+    const std::int64_t inner = map.inner_rows > 0 ? map.inner_rows : map.rows;
+    const std::int64_t last = (map.rows - 1) / inner * array->outer_bytes +
+                              (inner - 1) * array->row_bytes + cols * array->element_bytes;
+    return begin(array) + static_cast<std::uintptr_t>(last);
+  };
+  for (const RowArray* input : inputs) {
+    for (const RowArray* output : outputs) {
+      if (input->data == nullptr || output->data == nullptr) continue;
+      if (begin(input) / vector_bytes * vector_bytes < end(output) && begin(output) < end(input))
+        return false;
+    }
+  }
+  return true;
+}
+
 template <typename Problem>
 Parameters parameters_of(const Problem& p, const void* gamma, const void* beta) {
   Parameters parameters;
