@@ -264,10 +264,10 @@ struct FromMemory {
   Extent extent;
 
   /// Of two arrays, all loads before the first is used.
-  template <int size, int other_size, typename Where, typename OtherWhere>
+  template <int size, int other_size, typename Where, typename Second>
   __device__ __forceinline__ void load_two(Words<Tile, size>& words, const Where& where, int,
                                            Words<Tile, other_size>& other,
-                                           const OtherWhere& other_where, int) const {
+                                           const Second& other_where, int) const {
     const std::byte *at = where(std::false_type()), *other_at = other_where(std::false_type());
     with_access<Tile, full>(extent, [&](auto access) {
       load_tile_words<Tile, size, access.value>(words, at, extent);
@@ -288,10 +288,10 @@ struct FromSlot {
   unsigned slot;
   Access access;
 
-  template <int size, int other_size, typename Where, typename OtherWhere>
+  template <int size, int other_size, typename Where, typename Second>
   __device__ __forceinline__ void load_two(Words<Tile, size>& words, const Where& where, int plane,
                                            Words<Tile, other_size>& other,
-                                           const OtherWhere& other_where, int other_plane) const {
+                                           const Second& other_where, int other_plane) const {
     load<size>(words, where, plane);
     load<other_size>(other, other_where, other_plane);
   }
