@@ -20,67 +20,52 @@ TEST_F(Broken, AsynchronousCopyWithoutWait) {
   expect_fault(cudaErrorLaunchFailure, {"uninitialised shared load", "cp.async"});
 }
 
-// A ring of two rows that each thread fills for itself, as prefetching kernels do.
-enum class PrivateRing { sound, one_copy_too_few_waited_for, refilled_before_it_is_read };
-__global__ void private_ring(const float4* x, float* out, int rows, PrivateRing how) {
+// A ring of two rows that a warp fills, as prefetching kernels do. A lane reads what it copied
+// itself or, `shared`, what its neighbour did.
+enum class Ring {
+  sound,
+  one_copy_too_few_waited_for,
+  refilled_before_it_is_read,
+  shared,
+  shared_and_read_before_the_neighbour_has_waited,
+  shared_and_refilled_before_the_neighbour_has_read
+};
+__global__ void ring(const float4* x, float* out, int rows, Ring how) {
   __shared__ float4 slots[2][32];
   const auto fetch = [&](int row) {
     if (row < rows)
       __pipeline_memcpy_async(&slots[row % 2][threadIdx.x], &x[row * 32 + threadIdx.x], 16);
     __pipeline_commit();
   };
+  const bool shared = how >= Ring::shared;
+  const unsigned place = (threadIdx.x + (shared ? 1 : 0)) % 32;
   fetch(0);
   fetch(1);
   float sum = 0;
   for (int row = 0; row < rows; ++row) {
-    __pipeline_wait_prior(how == PrivateRing::one_copy_too_few_waited_for ? 2 : 1);
-    if (how == PrivateRing::refilled_before_it_is_read) fetch(row + 2);
-    sum += slots[row % 2][threadIdx.x].x;
-    if (how != PrivateRing::refilled_before_it_is_read) fetch(row + 2);
+    __pipeline_wait_prior(how == Ring::one_copy_too_few_waited_for ? 2 : 1);
+    if (shared && how != Ring::shared_and_read_before_the_neighbour_has_waited) __syncwarp();
+    if (how == Ring::refilled_before_it_is_read) fetch(row + 2);
+    sum += slots[row % 2][place].x;
+    if (shared && how != Ring::shared_and_refilled_before_the_neighbour_has_read) __syncwarp();
+    if (how != Ring::refilled_before_it_is_read) fetch(row + 2);
   }
   out[threadIdx.x] = sum;
 }
 TEST_F(Broken, RingOfAsynchronousCopies) {
   DeviceArray<float4> x(std::vector<float4>(32 * 5, make_float4(1, 2, 3, 4)));
   DeviceArray<float> out(32);
-  private_ring<<<1, 32>>>(x.get(), out.get(), 5, PrivateRing::sound);
-  expect_sound();
-  for (const PrivateRing how :
-       {PrivateRing::one_copy_too_few_waited_for, PrivateRing::refilled_before_it_is_read}) {
-    private_ring<<<1, 32>>>(x.get(), out.get(), 5, how);
+  for (const Ring how : {Ring::sound, Ring::shared}) {
+    ring<<<1, 32>>>(x.get(), out.get(), 5, how);
+    expect_sound();
+  }
+  for (const Ring how : {Ring::one_copy_too_few_waited_for, Ring::refilled_before_it_is_read}) {
+    ring<<<1, 32>>>(x.get(), out.get(), 5, how);
     expect_fault(cudaErrorLaunchFailure, {"uninitialised shared load", "cp.async"});
   }
-}
-
-// A ring of two rows that each warp fills for itself: a lane reads what its neighbour copied.
-enum class WarpRing { sound, read_before_the_others_have_waited, refilled_before_they_have_read };
-__global__ void warp_ring(const float4* x, float* out, int rows, WarpRing how) {
-  __shared__ float4 slots[2][32];
-  const auto fetch = [&](int row) {
-    if (row < rows)
-      __pipeline_memcpy_async(&slots[row % 2][threadIdx.x], &x[row * 32 + threadIdx.x], 16);
-    __pipeline_commit();
-  };
-  fetch(0);
-  fetch(1);
-  float sum = 0;
-  for (int row = 0; row < rows; ++row) {
-    __pipeline_wait_prior(1);
-    if (how != WarpRing::read_before_the_others_have_waited) __syncwarp();
-    sum += slots[row % 2][(threadIdx.x + 1) % 32].x;
-    if (how != WarpRing::refilled_before_they_have_read) __syncwarp();
-    fetch(row + 2);
-  }
-  out[threadIdx.x] = sum;
-}
-TEST_F(Broken, RingOfAsynchronousCopiesThatAWarpShares) {
-  DeviceArray<float4> x(std::vector<float4>(32 * 5, make_float4(1, 2, 3, 4)));
-  DeviceArray<float> out(32);
-  warp_ring<<<1, 32>>>(x.get(), out.get(), 5, WarpRing::sound);
-  expect_sound();
-  for (const WarpRing how :
-       {WarpRing::read_before_the_others_have_waited, WarpRing::refilled_before_they_have_read}) {
-    warp_ring<<<1, 32>>>(x.get(), out.get(), 5, how);
+  for (const Ring how : {Ring::shared_and_read_before_the_neighbour_has_waited,
+                         Ring::shared_and_refilled_before_the_neighbour_has_read}) {
+    ring<<<1, 32>>>(x.get(), out.get(), 5, how);
     expect_fault(cudaErrorLaunchFailure, {"shared-memory race", "no __syncwarp between them"});
   }
 }

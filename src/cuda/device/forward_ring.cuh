@@ -5,6 +5,7 @@
 
 #include "device/prefetch.cuh"
 #include "device/row_input.cuh"
+#include "device/row_ring.cuh"
 
 namespace fusednorm::cuda {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "device/access.cuh"
-#include "device/row_ring.cuh"
+#include "device/slots.cuh"
 
 namespace fusednorm::cuda {
 

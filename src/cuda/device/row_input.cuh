@@ -3,7 +3,7 @@
 // and in a backward pass dy and the source. Kernels read rows through these alone.
 #pragma once
 
-#include "device/row_ring.cuh"
+#include "device/slots.cuh"
 
 namespace fusednorm::cuda {
 
