@@ -80,10 +80,9 @@ BackwardArguments arguments_of(const BackwardPlan& plan, const BackwardBuffers& 
   a.vectors = g.vectors;
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = plan.launch.blocks_per_row;
-  a.ring = ring_of_run(
-      plan.launch, a.access,
-      has_skewed_ring(size_of(row_dtype(p)), true) &&
-          outputs_apart(a.map, p.cols, {&a.dy, &a.source, &a.ds}, {&a.dx, &a.dresidual}));
+  const bool skews = a.access != Access::vectors && has_skewed_ring(size_of(row_dtype(p)), true) &&
+                     outputs_apart(a.map, p.cols, {&a.dy, &a.source, &a.ds}, {&a.dx, &a.dresidual});
+  a.ring = ring_of_run(plan.launch, a.access, skews);
   a.whole = a.access == Access::vectors && is_plain(p) &&
             p.cols == g.lanes * backward_vectors(p, false, false) * g.vector_elements;
   a.operation = p.operation;

@@ -56,8 +56,9 @@ ForwardArguments arguments_of(const ForwardPlan& plan, const ForwardBuffers& buf
   a.lanes_log2 = log2_of(g.lanes);
   a.blocks_per_row = l.blocks_per_row;
   a.access = access_of(a.map, p.cols, row_dtype(p), {&a.x, &a.y, &a.residual, &a.sum});
-  a.ring =
-      ring_of_run(l, a.access, outputs_apart(a.map, p.cols, {&a.x, &a.residual}, {&a.y, &a.sum}));
+  const bool skews = a.access != Access::vectors &&
+                     outputs_apart(a.map, p.cols, {&a.x, &a.residual}, {&a.y, &a.sum});
+  a.ring = ring_of_run(l, a.access, skews);
   a.whole = a.access == Access::vectors && is_plain(p) &&
             p.cols == g.lanes * forward_narrow_vectors(p) * g.vector_elements;
   a.operation = p.operation;

@@ -69,7 +69,7 @@ inline bool outputs_apart(const RowMap& map, std::int64_t cols,
     return reinterpret_cast<std::uintptr_t>(array->data);
   };
   const auto end = [&](const RowArray* array) {
-    const std::int64_t inner = map.inner_rows > 0 ? map.inner_rows : map.rows;
+    const std::int64_t inner = map.inner_rows > 0 ? std::min(map.inner_rows, map.rows) : map.rows;
     const std::int64_t last = (map.rows - 1) / inner * array->outer_bytes +
                               (inner - 1) * array->row_bytes + cols * array->element_bytes;
     return begin(array) + static_cast<std::uintptr_t>(last);
